@@ -26,10 +26,11 @@ _PROGRAM = program_flags.Program(
 
 def _check_flags() -> None:
     _PROGRAM.check()
-    options, population = _PROGRAM.read(LdpTrieHHOptions), _PROGRAM.population.read()
-    options.check_memory(len(ldp_triehh_options.characters_of(population)))
-    if population.is_synthetic:
-        options.check_population(population.num_clients)
+    population = _PROGRAM.population.read()
+    num_characters = len(ldp_triehh_options.characters_of(population))
+    missing = _PROGRAM.not_given("cohort_size", "max_prefixes")
+    if "max_prefixes" not in missing:
+        _PROGRAM.read(LdpTrieHHOptions).check_memory(num_characters)
     # Who says which characters there are is told of words that have others. A run that
     # goes on has its answer on record.
     given = [
@@ -37,6 +38,16 @@ def _check_flags() -> None:
     ]
     if given == ["alphabet"] and not flags.FLAGS.resume:
         flags.FLAGS.out_of_alphabet = "refuse"
+    num_clients = None
+    if population.is_synthetic and population.empty_clients == "keep":
+        num_clients = population.num_clients
+    elif missing:
+        num_clients = _PROGRAM.population.prepare_words().num_clients
+    if num_clients is not None:
+        options = _PROGRAM.read(LdpTrieHHOptions)
+        chosen = options.sensible(num_clients, num_characters, missing)
+        _PROGRAM.choose(chosen, f"{num_clients:,} clients")
+    _PROGRAM.read(LdpTrieHHOptions).check_memory(num_characters)
 
 
 def _make_algorithm(options, population_options, population):
@@ -78,10 +89,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
             "in all repeats together."
         )
     characters = ldp_triehh_options.characters_of(_PROGRAM.population.read())
-    if warning := options.noise_warning(len(characters)):
-        logging.warning("%s", warning)
     population = _PROGRAM.population.prepare_words()
     options.check_population(population.num_clients)
+    for warning in (
+        options.noise_warning(len(characters)),
+        options.size_warning(population.num_clients, len(characters)),
+    ):
+        if warning:
+            logging.warning("%s", warning)
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh.heavy_hitters.ldp_triehh import privacy as ldp_triehh_privacy

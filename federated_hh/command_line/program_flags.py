@@ -220,6 +220,28 @@ class Program:
         checks = [self._flags[kind].read for kind in kinds or self._flags]
         option_flags.check_all(*checks, *(() if kinds else (self.population.read,)))
 
+    def not_given(self, *names: str) -> list[str]:
+        """Returns the flags that are left to the program; none of a resumed run.
+
+        Args:
+            names: Names of flags.
+        """
+        values = flags.FLAGS
+        return [n for n in names if not (values.resume or values[n].present)]
+
+    def choose(self, chosen: Mapping[str, Any], reason: str) -> None:
+        """Sets flags that are not given, and says so; the run records their values.
+
+        Args:
+            chosen: Values by the flags' names.
+            reason: What they were chosen for, such as "5,000 clients".
+        """
+        for name, value in chosen.items():
+            flags.FLAGS[name].value = value
+        if chosen:
+            given = " ".join(f"--{name}={value}" for name, value in chosen.items())
+            logging.info("Not given, and chosen for %s: %s.", reason, given)
+
     def prepare_text(self, vocabulary: "Vocabulary") -> "ClientText":
         """Returns the population's sentences, prepared on first use.
 

@@ -1,6 +1,7 @@
 """Tests of the LDP TrieHH program as a user runs it."""
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -190,6 +191,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             "--num_clients=500",
             "--cohort_size=40",
             "--max_depth=2",
+            "--max_prefixes=40",
             *flags,
             self.cache,
             "--output_dir=out",
@@ -294,12 +296,19 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             directory=self.scratch,
         )
         self.assertEqual(first.returncode, 0, first.stderr)
+        with self.subTest("what was not given is chosen, said and recorded"):
+            chosen = "Not given, and chosen for 300 clients: --max_prefixes=20."
+            self.assertIn(chosen, first.stderr)
+            self.assertIn("--max_prefixes=20\n", (path / "flags.txt").read_text())
+            metrics = pd.read_csv(path / "metrics.csv")
+            self.assertLess(metrics["candidates"].max(), 1000)
         record = json.loads((path / "run.json").read_text())
         (path / "run.json").write_text(json.dumps(record | {"status": "running"}))
         flags = ("--resume", self.cache, f"--output_dir={path}")
         again = _run(*flags, directory=self.scratch)
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(first.stdout, again.stdout)
+        self.assertNotIn("chosen", again.stderr)
 
     def test_settings_that_can_only_find_noise_warn(self):
         # One report of epsilon 0.1 from each of 10 clients.
@@ -315,6 +324,32 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         )
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("what is found will be noise", result.stderr)
+
+    def test_levels_much_larger_than_is_of_use_warn(self):
+        for clients, cohort, places, warns in (
+            (1500, 99, 10_000, True),
+            (1500, 99, 200, False),
+            (300_000, 20_000, 10_000, False),
+        ):
+            options = ldp_triehh_options.LdpTrieHHOptions(
+                cohort_size=cohort, max_prefixes=places
+            )
+            told = options.size_warning(clients, 100)
+            self.assertEqual("many as --max_prefixes=200, and take" in told, warns)
+            self.assertEqual(bool(told), warns)
+
+    def test_sizes_by_population(self):
+        options = ldp_triehh_options.LdpTrieHHOptions()
+        names = ["cohort_size", "max_prefixes"]
+        for clients, cohort in ((1000, 60), (10**5, 6000), (10**7, 200_000)):
+            chosen = options.sensible(clients, 100, names)
+            self.assertEqual(chosen["cohort_size"], cohort)
+            self.assertEqual(
+                options.sensible(clients, 100, names[:1]).keys(), {*names[:1]}
+            )
+        self.assertEqual(chosen["max_prefixes"], 10_000)
+        without_noise = ldp_triehh_options.LdpTrieHHOptions(epsilon=math.inf)
+        self.assertNotIn("max_prefixes", without_noise.sensible(1000, 100, names))
 
     def test_votes_that_rounding_makes_alike(self):
         options = ldp_triehh_options.LdpTrieHHOptions()
@@ -371,7 +406,16 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         (("--cohort_size=40",), r"need 600 clients; the population has 500"),
         (
             ("--cohort_size=20", "--counting_clients=300"),
-            "300 clients that count need 600 clients",
+            "counting task of --counting_clients=300 need 600 clients; the population "
+            "has 500. --cohort_size=13 would fit",
+        ),
+        (
+            ("--max_depth=10", "--epsilon=0.5"),
+            "500 clients are too few for 10 levels: of 45 clients, the noise",
+        ),
+        (
+            ("--max_depth=10", "--epsilon=0.5", "--cohort_size=50"),
+            "It takes about [0-9,]+ clients, or a larger --epsilon, or a smaller --max",
         ),
         (
             ("--alphabet=abc", "--cohort_size=20"),

@@ -5,6 +5,7 @@ import functools
 import math
 import os
 import string
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from federated_hh.options.fields import OptionError, check, option
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # imports TensorFlow
     from federated_hh.heavy_hitters.ldp_triehh import (
         parameters as ldp_triehh_parameters,
     )
+    from federated_hh.privacy.local import ldp_triehh_detection
 
 # As `randomizers.argument_checks` has it, which would import TensorFlow here.
 _MAX_EPSILON = 40.0
@@ -28,6 +30,11 @@ _VISIBLE_DEVIATIONS = 3
 # Of a level, where the sum of its reports is drawn: 190 at epsilon 10 and 320 at 2, by
 # measurement, and as much again for what the trie and the results hold.
 _BYTES_A_CANDIDATE = 600
+# More clients find rarer words, and take a small machine longer.
+_LARGEST_CHOSEN_COHORT = 200_000
+# Candidates of a repeat that take a small machine a minute, and how many times as many
+# as are of use are worth a warning.
+_MANY_CANDIDATES, _TOO_LARGE = 3_000_000, 10
 # Options of a topic in --help.
 _privacy_option = functools.partial(option, group="Privacy")
 _kept_option = functools.partial(option, group="What is measured and kept")
@@ -209,19 +216,120 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         counting = self.counting_clients or 0
         needed = self.clients_needed + counting
         if needed > num_clients:
+            task = " and the counting task of {counting_clients=}" if counting else ""
+            possible = (num_clients - counting) // self.levels
+            fits = f"{{cohort_size={possible}}} would fit" if possible > 0 else ""
             raise OptionError(
                 self,
-                "{levels:,} levels of {cohort:,} clients, none of them twice, and "
-                "{counting:,} clients that count need {needed:,} clients; the "
-                "population has {population:,}. Lower {cohort_size}, "
-                "{max_depth}, {num_passes} or {counting_clients}, or take a larger "
-                "population",
+                "{levels:,} levels of {cohort:,} clients, each client at most once,"
+                + task
+                + " need {needed:,} clients; the population has {population:,}. "
+                + (fits or "Lower {max_depth}, {num_passes} or {counting_clients}")
+                + ", or take a larger population",
                 levels=self.levels,
                 cohort=self.cohort_size,
-                counting=counting,
                 needed=needed,
                 population=num_clients,
             )
+
+    def detection(
+        self, num_clients: int, num_characters: int
+    ) -> "ldp_triehh_detection.LdpTrieHHDetection":
+        """Returns the law by which a run finds words of clients who report on all.
+
+        Args:
+            num_clients: The number of clients of the population, enough for all levels.
+            num_characters: The number of characters of the alphabet.
+        """
+        from federated_hh.privacy.local import ldp_triehh_detection
+
+        return ldp_triehh_detection.LdpTrieHHDetection(
+            settings=self,
+            num_clients=num_clients,
+            num_characters=num_characters,
+            probabilities=ldp_triehh_detection.probabilities_of(
+                self.randomizer, self.local_epsilon
+            )
+            if self.randomizer in ldp_triehh_detection.RANDOMIZERS
+            else self.parameters().probabilities,
+        )
+
+    def sensible(
+        self, num_clients: int, num_characters: int, names: Collection[str]
+    ) -> dict[str, int]:
+        """Returns sizes that make sense for a population, by the options' names.
+
+        A level takes as many clients as there are, but for a tenth that counts the
+        coverage, and keeps as many prefixes as stand out from the noise.
+
+        Args:
+            num_clients: The number of clients of the population.
+            num_characters: The number of characters of the alphabet.
+            names: The options to choose, of `cohort_size` and `max_prefixes`.
+
+        Raises:
+            OptionError: If the clients are too few for any choice.
+        """
+        from federated_hh.privacy.local import ldp_triehh_detection
+
+        chosen, options = {}, self
+        if "cohort_size" in names:
+            counting = self.counting_clients
+            counting = num_clients // 10 if counting is None else counting
+            possible = max(0, num_clients - counting) // self.levels
+            chosen["cohort_size"] = min(max(1, possible), _LARGEST_CHOSEN_COHORT)
+            options = dataclasses.replace(self, **chosen)
+        options.check_population(num_clients)
+        if "max_prefixes" not in names or math.isinf(options.local_epsilon):
+            return chosen
+        law = options.detection(num_clients, num_characters)
+        places = ldp_triehh_detection.sensible_places(law)
+        if places is None:
+            needed = ldp_triehh_detection.clients_needed(law)
+            enough = (
+                f"{int(float(f'{needed:.2g}')):,} clients"
+                if needed
+                else "a larger {epsilon}"
+            )
+            raise OptionError(
+                options,
+                "{num:,} clients are too few for {levels:,} levels: of {cohort:,} "
+                "clients, the noise of local epsilon {local:.4g} hides even a prefix "
+                "that all hold, whatever {max_prefixes} is. It takes about "
+                + enough
+                + ", or a larger {epsilon}, or a smaller {max_depth}",
+                num=num_clients,
+                levels=options.levels,
+                cohort=options.cohort_size,
+                local=options.local_epsilon,
+            )
+        return {**chosen, "max_prefixes": places}
+
+    def size_warning(self, num_clients: int, num_characters: int) -> str:
+        """Returns a warning if levels are ten times as large as is of use, else "".
+
+        Args:
+            num_clients: The number of clients of the population, enough for all levels.
+            num_characters: The number of characters of the alphabet.
+        """
+        from federated_hh.privacy.local import ldp_triehh_detection
+
+        if math.isinf(self.local_epsilon):
+            return ""
+        law = self.detection(num_clients, num_characters)
+        places = ldp_triehh_detection.sensible_places(law)
+        if places is None or places >= self.max_prefixes:
+            return ""
+        size = law.num_candidates
+        enough = ldp_triehh_detection.with_places(law, places).num_candidates
+        if size < max(_MANY_CANDIDATES, _TOO_LARGE * enough):
+            return ""
+        return (
+            f"--max_prefixes={self.max_prefixes} is for more clients: noise and ties "
+            f"will make some {size:,} candidates in all levels of a repeat, "
+            f"{size / enough:,.0f} times as many as --max_prefixes={places}, and take "
+            "that much longer. Of further places noise takes nearly all."
+        )
 
     def parameters(self) -> "ldp_triehh_parameters.LdpTrieHHParameters":
         """Returns the parameters of each repeat; imports TensorFlow."""

@@ -31,6 +31,19 @@ _REACH = 6
 _MOST_CANDIDATES = 2**31 - 1
 # From this standard deviation on, votes are taken as normal: 1e-3 of it is one vote.
 _NORMAL_FROM = 5_000
+# Names that `probabilities_of` knows.
+RANDOMIZERS = (
+    "subset_selection",
+    "k_ary",
+    "asymmetric_one_hot",
+    "symmetric_one_hot",
+)
+# Of the most prefixes that so large a share of clients can hold, those that are worth
+# a place: on synthetic English, 1,000 and 100,000 clients find most words of all with
+# 100 and 3,000 places, which are a third.
+_WORTH_A_PLACE = 1 / 3
+# Of a level: the fewest, a middle number, and those of Sun et al. 2024.
+_LEAST_PLACES, _TYPICAL_PLACES, _MOST_PLACES = 10, 1_000, 10_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,6 +127,11 @@ class LdpTrieHHDetection(detection.Detection):
         found = reached * self._kept(last, holders, is_last=False)
         return released * sum((1 - found) ** i for i in range(self.settings.num_passes))
 
+    @property
+    def num_candidates(self) -> int:
+        """Candidates of all levels, if noise and ties alone decide about them."""
+        return self.settings.num_passes * sum(each.candidates for each in self._levels)
+
     @functools.cached_property
     def _levels(self) -> list["_Level"]:
         """The levels of a pass, with as many candidates as noise leaves them."""
@@ -150,7 +168,7 @@ class LdpTrieHHDetection(detection.Detection):
             values = np.maximum(values, 1)
         typical = int(values[np.searchsorted(np.cumsum(chances), 0.5)])
         kept = self.competing + max(others, 0) * law.noise_tail(typical)
-        return _Level(law, values, chances, cut, kept)
+        return _Level(candidates, law, values, chances, cut, kept)
 
     def _kept(self, level: "_Level", holders: int, *, is_last: bool) -> float:
         """Computes the probability that a level keeps a prefix, or releases a word."""
@@ -201,6 +219,7 @@ class _Level:
     """A level of a pass.
 
     Attributes:
+        candidates: Number of its candidates.
         law: The law of a candidate's votes.
         least_votes: Possible votes of the last kept candidate, ascending.
         chances: The chances of each of them.
@@ -208,6 +227,7 @@ class _Level:
         kept: Mean number of candidates that noise leaves.
     """
 
+    candidates: int
     law: vote_law.VoteLaw
     least_votes: np.ndarray
     chances: np.ndarray
@@ -285,6 +305,52 @@ def probabilities_of(
     }
     checks.one_of(laws, randomizer=randomizer)
     return laws[randomizer]
+
+
+def with_places(own: LdpTrieHHDetection, places: int) -> LdpTrieHHDetection:
+    """Returns a run's detection with another `max_prefixes`."""
+    settings = dataclasses.replace(own.settings, max_prefixes=places)
+    return dataclasses.replace(own, settings=settings)
+
+
+def sensible_places(own: LdpTrieHHDetection) -> int | None:
+    """Returns how many prefixes of a level stand out from the noise.
+
+    Clients of B items each hold at most B / s prefixes that a share s of them holds.
+    Places for those that are found less than half the time go to noise.
+
+    Args:
+        own: The numbers of a run; its `max_prefixes` does not matter.
+
+    Returns:
+        A round number from 10 to 10,000; None where the run finds no word that all
+        clients hold.
+    """
+    least = with_places(own, _LEAST_PLACES)
+    if least.holders_needed(0.5, min(2, own.max_characters)) is None:
+        return None
+    length = min(detection.USUAL_CHARACTERS, own.max_characters)
+    try:
+        holders = with_places(own, _TYPICAL_PLACES).holders_needed(0.5, length)
+    except ValueError:  # ties leave more than can be numbered
+        holders = None
+    share = 1.0 if holders is None else max(1, holders) / own.num_clients
+    filled = _WORTH_A_PLACE * own.settings.contribution_bound / share
+    return max(_LEAST_PLACES, min(_MOST_PLACES, int(float(f"{filled:.1g}"))))
+
+
+def clients_needed(own: LdpTrieHHDetection) -> int | None:
+    """Returns how many clients let a run find anything, as a power of two times its.
+
+    Args:
+        own: The numbers of a run that finds nothing.
+    """
+    size = own.num_clients
+    while (size := 2 * size) < ldp_triehh_settings.MOST:
+        larger = at_population(own, size)
+        if larger is not None and sensible_places(larger) is not None:
+            return size
+    return None
 
 
 def alternatives(

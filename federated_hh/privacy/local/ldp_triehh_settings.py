@@ -22,7 +22,8 @@ class LdpTrieHHSettings:
 
     cohort_size: int = option(
         20_000,
-        "Clients that vote in a level (N). None of them takes part again.",
+        "Clients that vote in a level (N). None of them takes part again. The program "
+        "chooses it and --max_prefixes by the population where they are not given.",
         least=1,
         most=MOST,
         why="clients are numbered with 31 bits",

@@ -6,6 +6,7 @@ import math
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from federated_hh.heavy_hitters.ldp_triehh.options import LdpTrieHHOptions
 from federated_hh.privacy.local import ldp_triehh_detection, ldp_triehh_settings
 from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh
@@ -132,6 +133,43 @@ class AdviceTest(absltest.TestCase):
         told = detection.advice([own, more], is_all=True)
         self.assertStartsWith(told, "These are all words")
         self.assertNotIn("help", told)
+
+
+class SensiblePlacesTest(parameterized.TestCase):
+    def law(self, clients, epsilon, levels=15, bound=60):
+        return LdpTrieHHOptions(
+            cohort_size=max(1, clients // levels),
+            max_depth=levels,
+            epsilon=epsilon,
+            contribution_bound=bound,
+        ).detection(clients, 100)
+
+    @parameterized.parameters(
+        (1_000, 10, 80, 120),
+        (100_000, 10, 2_000, 4_000),
+        (10_000_000, 10, 10_000, 10_000),
+        (100_000, 3, 80, 120),
+    )
+    def test_by_population(self, clients, epsilon, least, most):
+        found = ldp_triehh_detection.sensible_places(self.law(clients, epsilon))
+        self.assertBetween(found, least, most)
+
+    def test_where_noise_hides_all(self):
+        law = self.law(60, 2)
+        self.assertIsNone(ldp_triehh_detection.sensible_places(law))
+        enough = ldp_triehh_detection.clients_needed(law)
+        larger = ldp_triehh_detection.at_population(law, enough)
+        self.assertIsNotNone(ldp_triehh_detection.sensible_places(larger))
+        half = ldp_triehh_detection.at_population(law, enough // 2)
+        self.assertIsNone(ldp_triehh_detection.sensible_places(half))
+
+    def test_candidates_are_counted_for_all_levels(self):
+        law = self.law(30_000, 10, levels=2)
+        first, second = (level.candidates for level in law._levels)
+        self.assertEqual(first, 100 * 101)
+        self.assertEqual(law.num_candidates, first + second)
+        fewer = ldp_triehh_detection.with_places(law, 10)
+        self.assertLess(fewer.num_candidates, law.num_candidates)
 
 
 class LdpTrieHHDetectionTest(parameterized.TestCase):
