@@ -258,12 +258,8 @@ def _choose_sizes() -> None:
     num_training = max(1, _num_clients() - given.num_held_out_clients)
     rounds = None if "num_rounds" in names else given.num_rounds
     sensible = sizing.sensible(num_training, rounds)
-    for name in names:
-        given[name].value = sensible[name]
-    logging.info(
-        "Not given, and chosen for %s training clients: %s.",
-        f"{num_training:,}",
-        " ".join(f"--{name}={sensible[name]}" for name in names),
+    _PROGRAM.choose(
+        {name: sensible[name] for name in names}, f"{num_training:,} training clients"
     )
 
 

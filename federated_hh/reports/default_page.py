@@ -43,9 +43,8 @@ def write(
         RunDirectoryError: If a file cannot be written.
     """
     report = page.Page(directory, title)
-    tables = {**released, **simulator}
     report.summary(
-        " ".join(_found(name, table) for name, table in tables.items()),
+        " ".join(_found(name, table) for name, table in released.items()),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     _add_part(report, "Released", released, released_metrics, covered=True)

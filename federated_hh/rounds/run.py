@@ -275,7 +275,7 @@ class _Loop(Generic[S]):
             else "",
             row["round"],
             f" of {most}" if most else "",
-            self._algorithm.progress(row),
+            self._algorithm.progress(row) or "done",
             seconds,
             left,
         )

@@ -37,7 +37,7 @@ _SMALL = (
 
 # What a run of threshold and cohort size may load of this library, with a prepared
 # population.
-_MOST_MODULES, _MOST_LINES = 81, 14_650
+_MOST_MODULES, _MOST_LINES = 81, 14_750
 _NOT_LOADED = (
     "federated_hh.heavy_hitters.ldp_triehh",
     "federated_hh.heavy_hitters.sfp",
@@ -77,6 +77,11 @@ class RunTrieHHTest(parameterized.TestCase):
         first = _run(*small, f"--output_dir={whole}")
         self.assertEqual(first.returncode, 0, first.stderr)
         self.assertIn("words found", first.stdout)
+        self.assertRegex(first.stderr, "chosen for 4,000 clients and --epsilon=8: --th")
+        with self.subTest("quick rounds of later repeats are one line"):
+            logged = [first.stderr.count(f"repeat {i} of 2, round") for i in (1, 2)]
+            self.assertLess(logged[1], logged[0])
+            self.assertRegex(first.stderr, r"repeat 2 of 2, round \d of 4: .* words")
         self.check_run_directory(whole)
         with self.subTest("a run loads what it uses"):
             self.check_loaded_modules()
@@ -258,6 +263,7 @@ class RunTrieHHTest(parameterized.TestCase):
             ("--epsilon=1", "--threshold=20", "--cohort_size=9"),
             "either --epsilon or --threshold",
         ),
+        (("--epsilon=1", "--max_length=1"), r"--max_length=1: .* in \[2, 1000\]"),
         (("--epsilon=1", "--delta=small"), "--delta=small"),
         (
             ("--epsilon=-3", "--delta=7", "--max_length=0", "--num_clients=abc"),

@@ -6,7 +6,7 @@ import math
 import os
 import string
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from federated_hh.options.fields import OptionError, check, option
 from federated_hh.populations.options.population_options import PopulationOptions
@@ -243,15 +243,17 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         """
         from federated_hh.privacy.local import ldp_triehh_detection
 
+        try:
+            probabilities = ldp_triehh_detection.probabilities_of(
+                self.randomizer, self.local_epsilon
+            )
+        except ValueError:  # a custom one, which imports TensorFlow
+            probabilities = self.parameters().probabilities
         return ldp_triehh_detection.LdpTrieHHDetection(
             settings=self,
             num_clients=num_clients,
             num_characters=num_characters,
-            probabilities=ldp_triehh_detection.probabilities_of(
-                self.randomizer, self.local_epsilon
-            )
-            if self.randomizer in ldp_triehh_detection.RANDOMIZERS
-            else self.parameters().probabilities,
+            probabilities=probabilities,
         )
 
     def sensible(
@@ -272,7 +274,8 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         """
         from federated_hh.privacy.local import ldp_triehh_detection
 
-        chosen, options = {}, self
+        chosen: dict[str, Any] = {}
+        options = self
         if "cohort_size" in names:
             counting = self.counting_clients
             counting = num_clients // 10 if counting is None else counting

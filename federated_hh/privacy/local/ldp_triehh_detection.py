@@ -31,13 +31,6 @@ _REACH = 6
 _MOST_CANDIDATES = 2**31 - 1
 # From this standard deviation on, votes are taken as normal: 1e-3 of it is one vote.
 _NORMAL_FROM = 5_000
-# Names that `probabilities_of` knows.
-RANDOMIZERS = (
-    "subset_selection",
-    "k_ary",
-    "asymmetric_one_hot",
-    "symmetric_one_hot",
-)
 # Of the most prefixes that so large a share of clients can hold, those that are worth
 # a place: on synthetic English, 1,000 and 100,000 clients find most words of all with
 # 100 and 3,000 places, which are a third.

@@ -195,7 +195,7 @@ def advice(table: Sequence[dict[str, Any]], *, is_all: bool) -> str:
         is_all: Whether every word that can be completed was found.
     """
     if is_all:
-        return "These are all words of the clients that are short enough to be found."
+        return "Every word of the clients that is short enough was found."
     compared = [row for row in table if row["probability"] == max(PROBABILITIES)]
     compared = [row for row in compared if row["characters"] == table[0]["characters"]]
     if not compared:

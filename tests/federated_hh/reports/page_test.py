@@ -302,9 +302,19 @@ class PageTest(PageTestCase):
 
 
 class DefaultPageTest(PageTestCase):
+    def test_results_are_named(self):
+        for values, told in (
+            ({"word": ["b", "a"], "clients": [2, 1]}, "2 top words found, first of a"),
+            ({"repeat": [0, 1], "characters": [4, 5]}, "Top words: characters 4."),
+            ({"length": [1, 2], "share": [0.5, 0.25]}, "2 top words found."),
+            ({"word": []}, "0 top words found."),
+        ):
+            found = default_page._found("top_words", pd.DataFrame(values))
+            self.assertStartsWith(found, told)
+
     def write(self, metrics, simulator_metrics):
         words = pd.DataFrame({"word": [f"w{i}" for i in range(45)]})
-        default_page.write(
+        self.summary = default_page.write(
             self.directory,
             "My algorithm",
             released={"heavy_hitters": words},
@@ -332,6 +342,10 @@ class DefaultPageTest(PageTestCase):
             for name in ("true_counts.csv", "metrics.png", "metrics_2.png")
         }
         self.assertEqual(self.files() - self.before, written)
+        named = ", ".join(f"w{i}" for i in range(10))
+        self.assertEqual(
+            self.summary.found, f"45 heavy hitters found, first of all {named}."
+        )
         self.assertLen(tables.read(self.path / "heavy_hitters.csv"), 45)
         for expected in (
             "heavy hitters: the first 30 of 45 rows",

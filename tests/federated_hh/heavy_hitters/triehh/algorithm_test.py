@@ -413,8 +413,17 @@ class RunTest(TrieHHTestCase):
 
     def test_ends_at_the_maximum_length(self):
         population = self.population([{"aaaa": 1}, {"aab": 1}])
-        state, rounds = self.run_once(self.algorithm(population, max_length=3))
+        algorithm = self.algorithm(population, max_length=3)
+        state, rounds = self.run_once(algorithm)
         self.assertLen(rounds, 3)
+        self.assertRegex(
+            algorithm.progress({**rounds[-1], "votes_received": 2}),
+            r"^2 clients voted; 2 of 4 prefixes have \d+ votes or more; 0 words so",
+        )
+        self.assertEqual(
+            algorithm.progress({**rounds[-1], "candidates": 0}),
+            "no prefix is left to extend; 0 words",
+        )
         self.assertEqual(state.trie.words(), [])
         self.assertEqual(learned_prefixes(state.trie), {"a", "aa", "aaa", "aab"})
         self.assertEqual(

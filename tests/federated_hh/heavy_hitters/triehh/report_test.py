@@ -97,6 +97,17 @@ class ReportTest(ReportTestCase):
                 ),
             )
 
+    def test_privacy_is_not_blamed_where_all_was_found(self):
+        found = self.results.heavy_hitters
+        held = self.results.discovery
+        for words, expected in (
+            (held["word"], True),
+            (held[held["fits"]]["word"], True),
+            (held["word"].iloc[1:], False),
+        ):
+            first = found.iloc[:0].reindex(range(len(words))).assign(word=list(words))
+            self.assertEqual(triehh_report._is_all(self.results, first), expected)
+
     def test_recall_counts_words_too_long_as_missed(self):
         recall = self.results.scores.set_index("k")["recall"]
         found = [{w.text for w in words} for words in self.repeats]
@@ -108,9 +119,10 @@ class ReportTest(ReportTestCase):
         self.assertEqual(statement.basis, "realised")
         law = triehh_detection.TrieHHDetection(self.parameters)
         findable = detection.rows(triehh_detection.alternatives(law, None, {}))
-        triehh_report.write(
+        summary = triehh_report.write(
             self.directory, self.process, self.results, statement, findable
         )
+        self.assertStartsWith(summary.advice, "Every word of the clients")
         page = (self.directory.path / "report.html").read_text()
         for expected in (
             ">ab<",

@@ -131,7 +131,7 @@ class AdviceTest(absltest.TestCase):
     def test_nothing_would_help_where_all_was_found(self):
         own, more = self.row("as given", 10, 0.2), self.row("more", 100, 0.01)
         told = detection.advice([own, more], is_all=True)
-        self.assertStartsWith(told, "These are all words")
+        self.assertStartsWith(told, "Every word of the")
         self.assertNotIn("help", told)
 
 
