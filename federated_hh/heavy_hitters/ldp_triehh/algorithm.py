@@ -242,7 +242,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         which = f"pass {row['pass_number']} of {passes}, " if passes > 1 else ""
         return (
             f"{which}{row['prefixes_kept']:,} of {row['candidates']:,} prefixes kept; "
-            f"{row['words_released']:,} words of {row['level']:,} characters found (at "
+            f"{row['words_released']:,} words of length {row['level']:,} found (at "
             f"most {row['expected_false_words']:,.1f} of them false)"
         )
 

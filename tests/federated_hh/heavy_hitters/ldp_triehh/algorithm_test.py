@@ -256,7 +256,7 @@ class LevelsTest(case.LdpTrieHHTestCase):
         )
         self.assertEqual(
             algorithm.progress(metrics),
-            "2 of 12 prefixes kept; 1 words of 1 characters found (at most 0.0 of them "
+            "2 of 12 prefixes kept; 1 words of length 1 found (at most 0.0 of them "
             "false)",
         )
 
