@@ -43,6 +43,7 @@ class Summary:
         report: The path of the page.
         advice: Reason of a poor result, and a remedy; empty for a good one.
         next_command: The next command; empty where nothing follows.
+        further: Further lines below the result.
     """
 
     found: str
@@ -50,10 +51,12 @@ class Summary:
     report: str
     advice: str = ""
     next_command: str = ""
+    further: Sequence[str] = ()
 
     def __str__(self) -> str:
         named = {"Report": self.report, "Next": self.next_command}
-        lines = [line for line in (self.found, self.advice, self.privacy) if line]
+        lines = [self.found, *self.further, self.advice, self.privacy]
+        lines = [line for line in lines if line]
         lines += [f"{name}: {text}" for name, text in named.items() if text]
         return "\n".join(lines)
 
@@ -117,7 +120,7 @@ class Section(page_blocks.Section):
         return self.show(table if shown is None else shown, caption)
 
     def plot(self, name: str, figure: "figure_lib.Figure") -> Self:
-        """Writes a figure as PNG and shows it; one that says nothing is left out.
+        """Writes a figure as PNG and shows it; a sentence stands for a poor one.
 
         Args:
             name: The name of the file.
@@ -345,6 +348,7 @@ def html(
         title=title,
         subtitle=subtitle,
         summary=summary,
+        first_rows=page_blocks.FIRST_ROWS,
         has_long=any(
             isinstance(block, page_blocks.Table) and block.is_long
             for section in sections
@@ -362,4 +366,5 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
+    environment.filters["unbroken"] = page_blocks.unbroken
     return environment.get_template("page.html")

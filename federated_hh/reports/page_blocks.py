@@ -4,6 +4,7 @@ import base64
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
@@ -13,13 +14,23 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.files import tables
-from federated_hh.reports import plots
+from federated_hh.reports import metric_labels, plots
 
 if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
 
-_LONG = 30  # rows
+FIRST_ROWS = 30  # of a table that are shown before "show all"
 _MOST_WORDS = 2_000  # of a trie
+# Outside tags: browsers break lines after the hyphen of an exponent.
+_EXPONENT = re.compile(r"\d[\d.]*e-\d+(?![^<]*>)")
+
+
+def unbroken(text: str) -> markupsafe.Markup:
+    """Returns text, or its markup, as HTML that breaks no number over two lines."""
+    shown = str(markupsafe.escape(text))
+    return markupsafe.Markup(
+        _EXPONENT.sub(r'<span class="unbroken">\g<0></span>', shown)
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +49,7 @@ class Text:
         reader.preprocessors.deregister("html_block")
         for pattern in ("html", "autolink", "automail"):
             reader.inlinePatterns.deregister(pattern)
-        return markupsafe.Markup(reader.convert(self.source))
+        return unbroken(markupsafe.Markup(reader.convert(self.source)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,8 +79,8 @@ class Table:
 
     @property
     def is_long(self) -> bool:
-        """Whether it takes a search to find a row."""
-        return len(self.data) > _LONG
+        """Whether only its first rows are shown at once."""
+        return len(self.data) > FIRST_ROWS
 
     @property
     def columns(self) -> list[tuple[str, bool]]:
@@ -89,15 +100,23 @@ class Table:
         columns = [
             tables.aligned(list(self._shown[name]))
             if name in self.printed
-            else _column(self._shown[name])
+            else _column(str(name), self._shown[name])
             for name in self._shown.columns
         ]
         return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _column(values: pd.Series) -> list[str]:
-    """Returns the cells of a column: numbers with as many decimals as each other."""
+def _column(name: str, values: pd.Series) -> list[str]:
+    """Returns the cells of a column: numbers with as many decimals as each other.
+
+    Shares are in percent; losses have three decimals, whatever their zeros.
+    """
     if pd.api.types.is_float_dtype(values):
+        if metric_labels.is_share(name):
+            cells = _column("", 100 * values)
+            return [f"{cell}%" if cell != "–" else cell for cell in cells]
+        if metric_labels.is_loss(name):
+            return [metric_labels.shown(name, value) for value in values]
         known = values[np.isfinite(values) & (values != 0)].abs()
         decimals = _decimals(known) if len(known) else 0
         if decimals is not None:
@@ -232,7 +251,7 @@ class Section:
         return self
 
     def picture(self, figure: "figure_lib.Figure") -> Self:
-        """Shows a figure; one that says no more than a sentence would is left out.
+        """Shows a figure; a sentence stands for one that says no more.
 
         Args:
             figure: The titles of its plots stand where it cannot be seen.
@@ -241,8 +260,10 @@ class Section:
         return self
 
     def _draw(self, figure: "figure_lib.Figure") -> Picture | None:
-        """Shows a figure and returns the picture; None of one that says nothing."""
+        """Shows a figure and returns the picture; None of one told in a sentence."""
         if not plots.says_something(figure):
+            if told := plots.in_words(figure):
+                self.text(told)
             return None
         shown = Picture("; ".join(plots.titles(figure)), plots.png(figure))
         self.blocks.append(shown)

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.files import tables
+from federated_hh.reports import metric_labels
 
 if TYPE_CHECKING:
     from matplotlib import axes as axes_lib
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
 INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
 BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
 TEAL, PINK = "#1098a8", "#c2378f"
+# Of lines in one plot, most different first: each has its own up to twelve lines.
+COLORS = (BLUE, ORANGE, GREEN, PURPLE, TEAL, PINK)
+COLORS += ("#8a5a00", INK, "#e0a100", "#7b8794", "#7cb342", "#8c1c13")
 
-# Of straight lines.
-_DASHES = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)), ":")
+_DASHES = ("-", "--", "-.", ":")
+_STRAIGHT_DASHES = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)), ":")
 _WIDTH = 7.5  # inches
 
 
@@ -39,14 +43,34 @@ def single(
 
 
 def stacked(
-    titles: Sequence[str], x_label: str
+    titles: Sequence[str], x_label: str, y_labels: Sequence[str] = ()
 ) -> "tuple[figure_lib.Figure, list[axes_lib.Axes]]":
-    """Returns a figure of several plots, one below the other, over one x axis."""
-    return _figure(titles, x_label, height=0.6 + 2.0 * len(titles))
+    """Returns a figure of several plots, one below the other, over one x axis.
+
+    Args:
+        titles: Titles from top to bottom.
+        x_label: Label of the x axis, below the last plot.
+        y_labels: Label of each y axis, with its unit; none by default.
+    """
+    figure, panels = _figure(titles, x_label, height=0.6 + 2.0 * len(titles))
+    for axes, label in zip(panels, y_labels, strict=False):
+        axes.set_ylabel(label, color=MUTED)
+    return figure, panels
+
+
+def look(number: int) -> dict[str, Any]:
+    """Returns the color and dashes of a line, as for `Axes.plot`.
+
+    Args:
+        number: Number of the line in its plot, from 0.
+    """
+    dashes = _DASHES[number // len(COLORS) % len(_DASHES)]
+    return {"color": COLORS[number % len(COLORS)], "linestyle": dashes}
 
 
 def _figure(titles, x_label, height):
     from matplotlib import figure as figure_lib
+    from matplotlib import ticker
 
     figure = figure_lib.Figure(figsize=(_WIDTH, height), layout="constrained")
     panels = list(figure.subplots(len(titles), sharex=True, squeeze=False)[:, 0])
@@ -57,6 +81,8 @@ def _figure(titles, x_label, height):
         axes.set_axisbelow(True)
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
+    if x_label.startswith(("round", "level")):
+        panels[-1].xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     panels[-1].set_xlabel(x_label, color=MUTED)
     return figure, panels
 
@@ -125,12 +151,15 @@ def straight_lines(axes: "axes_lib.Axes", values: Mapping[str, float]) -> None:
     """Draws values that hold over the whole plot, the first twelve; names them.
 
     Args:
-        axes: The axes to draw on.
+        axes: The axes to draw on; colors of its curves are not used again.
         values: Values by name.
     """
-    looks = itertools.product((MUTED, INK, PURPLE), _DASHES)
-    for (color, dashes), (label, value) in zip(looks, values.items(), strict=False):
-        axes.axhline(value, color=color, linestyle=dashes, linewidth=1, label=label)
+    used = {line.get_color() for line in axes.lines}
+    free = itertools.cycle([color for color in COLORS if color not in used])
+    looks = zip(free, itertools.cycle(_STRAIGHT_DASHES), strict=False)
+    shown = itertools.islice(values.items(), len(COLORS))
+    for (label, value), (color, dashes) in zip(shown, looks, strict=False):
+        axes.axhline(value, color=color, linestyle=dashes, linewidth=1.2, label=label)
 
 
 def in_percent(*axes: "axis_lib.Axis", decimals: int | None = None) -> None:
@@ -138,12 +167,15 @@ def in_percent(*axes: "axis_lib.Axis", decimals: int | None = None) -> None:
 
     Args:
         *axes: Such as `Axes.yaxis`.
-        decimals: Digits after the point; by default as many as tell them apart.
+        decimals: Digits after the point; by default as many as each number needs.
     """
     from matplotlib import ticker
 
+    form = ".6g" if decimals is None else f".{decimals}f"
     for axis in axes:
-        axis.set_major_formatter(ticker.PercentFormatter(1, decimals))
+        axis.set_major_formatter(
+            ticker.FuncFormatter(lambda value, _: f"{100 * value:{form}}%")
+        )
 
 
 def titles(figure: "figure_lib.Figure") -> list[str]:
@@ -182,6 +214,32 @@ def _says_something(axes: "axes_lib.Axes") -> bool:
     return sum(finite) > 1 or len(bars) > 1
 
 
+def in_words(figure: "figure_lib.Figure") -> str:
+    """Returns the last value of each curve of a figure too poor to be drawn.
+
+    Args:
+        figure: A figure of curves; one that `says_something` is better shown.
+
+    Returns:
+        A sentence for each plot with a finite value, Markdown; "" without any.
+    """
+    told = []
+    for axes in figure.axes:
+        values = []
+        for line in axes.lines:
+            points = np.array(line.get_xydata(), np.float64)
+            points = points[np.isfinite(points).all(axis=1)]
+            if len(points) and line.get_transform().contains_branch(axes.transData):
+                label = str(line.get_label())
+                # Matplotlib names lines without a label so.
+                name = "" if label.startswith("_") else f"{label} "
+                values.append(f"{name}{tables.shown(float(points[-1, 1]))}")
+        if values:
+            title = axes.get_title(loc="left")
+            told.append(f"{title}: {', '.join(values)}.")
+    return " ".join(told)
+
+
 def told_and_drawn(
     metrics: pd.DataFrame, names: Sequence[str]
 ) -> tuple[str, list[str]]:
@@ -211,7 +269,7 @@ def told_and_drawn(
             value = known[name].iloc[0]
             if known[name].nunique() > 1:
                 value = float(known[name].mean())
-            words = f"{name.replace('_', ' ')} {tables.shown(value)}"
+            words = f"{metric_labels.label(name)} {metric_labels.shown(name, value)}"
             told.setdefault(place, []).append(words)
     return " ".join(f"{k}: {', '.join(v)}." for k, v in told.items()), drawn
 
@@ -225,14 +283,15 @@ def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> "figure_lib.Figu
         names: The columns to show; a line is the mean over the repeats, and a band is
             from the least to the largest.
     """
-    from matplotlib import ticker
-
-    figure, panels = stacked([name.replace("_", " ") for name in names], "round")
+    titles = [metric_labels.label(name) for name in names]
+    units = [metric_labels.unit(name) for name in names]
+    figure, panels = stacked(titles, "round", units)
     for axes, name in zip(panels, names, strict=True):
+        if metric_labels.is_share(name):
+            in_percent(axes.yaxis)
         values = metrics.dropna(subset=name).groupby("round")[name]
         axes.plot(values.mean(), color=BLUE, marker="o", markersize=3)
         band(axes, values.min(), values.max())
-    panels[-1].xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
     return figure
 
 

@@ -10,8 +10,6 @@ from federated_hh.run_directory import directory as run_directory
 from training.keyboard import evaluation as keyboard_evaluation
 from training.models import metric_names
 
-_COLORS = (plots.BLUE, plots.ORANGE, plots.GREEN, plots.PURPLE)
-_LINES = ("-", "--", ":", "-.")
 _MEANINGS = """\
 * *loss*, *top-1 in-vocabulary*, *one suggestion*, *three suggestions*: as in the report
   of training; the last is the paper's Accuracy (candidates matching the committed
@@ -154,7 +152,9 @@ def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
     labels = metric_names.KEYBOARD_LABELS
     names = ("compose_accuracy", "compose_picked_rate")
     figure, panels = plots.stacked(
-        [labels[name] for name in names], labels["trigger_rate"]
+        [labels[name] for name in names],
+        f"{labels['trigger_rate']} (share of words typed)",
+        ["share of offers"] * len(names),
     )
     # A model that is never sure enough has no accuracy.
     offered = table[table["compose_accuracy"].notna()]
@@ -164,8 +164,7 @@ def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
                 rows["trigger_rate"],
                 rows[name],
                 label=str(model),
-                color=_COLORS[number % len(_COLORS)],
-                linestyle=_LINES[number // len(_COLORS) % len(_LINES)],
+                **plots.look(number),
                 marker="o",
                 ms=3,
             )

@@ -60,6 +60,25 @@ def stands_out(page: pathlib.Path, width: int) -> str:
     return ""
 
 
+def height(page: pathlib.Path) -> int:
+    """Returns the height of a page in a window of 800 pixels' width, in pixels."""
+    probe = "<script>document.title = document.body.scrollHeight;</script></body>"
+    with tempfile.TemporaryDirectory() as scratch:
+        probed = pathlib.Path(scratch) / "probed.html"
+        probed.write_text(page.read_text().replace("</body>", probe))
+        done = subprocess.run(
+            [
+                *(str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu"),
+                *("--window-size=800,1000", "--dump-dom", probed.as_uri()),
+            ],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+    return int(re.search("<title>(.*?)</title>", done.stdout)[1])
+
+
 def dark_screenshot(page: pathlib.Path) -> np.ndarray:
     """Returns what a window shows of a page where dark colours are asked for.
 

@@ -42,6 +42,18 @@ class PageOverflowTest(parameterized.TestCase):
     def test_nothing_stands_out(self, width):
         self.assertEqual(browser.stands_out(self.page(), width), "")
 
+    def test_a_long_table_shows_its_first_rows_only(self):
+        heights = []
+        for rows in (page_blocks.FIRST_ROWS, 31, 500):
+            section = page_blocks.Section("Words", covered=True)
+            section.show(pd.DataFrame({"word": ["w"] * rows}))
+            path = pathlib.Path(self.create_tempdir().full_path) / "page.html"
+            path.write_text(page.html("A page", "", [section]))
+            heights.append(browser.height(path))
+        short, *long = heights
+        self.assertLen(set(long), 1)
+        self.assertBetween(long[0] - short, 1, 60)  # the line "Show all"
+
     def test_a_plot_on_white_is_dark_where_that_is_asked_for(self):
         section = page_blocks.Section("A plot", covered=True)
         figure, axes = plots.single("A plot", "x", "y")

@@ -197,10 +197,12 @@ class PageTest(PageTestCase):
         # Title twice, heading, text, caption of a table, column, cell, flag, trie.
         self.assertEqual(shown.text.count(_EVIL), 9)
 
-    def test_a_plot_that_says_nothing_is_left_out(self):
+    def test_a_number_stands_for_a_plot_of_one(self):
         report = page.Page(self.directory, "T")
         flat, axes = plots.single("Nothing to see", "x", "y")
-        axes.plot([1, 2], [3, 3])
+        axes.plot([1, 2], [3, 3], label="a curve")
+        axes.plot([1], [0.25])
+        axes.axhline(7.0)
         section = report.section("S", covered=True).plot("flat.png", flat)
         section.plot("f.png", _figure("A curve"))
         report.write()
@@ -210,7 +212,8 @@ class PageTest(PageTestCase):
         )
         shown = (self.path / "report.html").read_text()
         self.assertIn("A curve", shown)
-        self.assertNotIn("Nothing to see", shown)
+        self.assertIn("<p>Nothing to see: a curve 3, 0.25.</p>", shown)
+        self.assertNotIn('alt="Nothing to see"', shown)
 
     def test_how_to_run_it_again(self):
         path = self.path.parent / "of a program"
@@ -273,6 +276,8 @@ class PageTest(PageTestCase):
         tags = [tag for tag, _ in self.read().tags]
         self.assertEqual(tags.count("script"), 1)
         self.assertEqual(tags.count("input"), 1)
+        self.assertEqual(tags.count("details"), 1)
+        self.assertIn("Show all 31 rows", self.read().text)
         page_text = (self.path / "report.html").read_text()
         self.assertNotIn("alert(1)", page_text.partition("<script>")[2])
 
@@ -399,11 +404,39 @@ class BlocksTest(absltest.TestCase):
         self.assertEqual(
             table.rows,
             [
-                ["0.2500", "1", "1.50"],
-                ["0.5000", "20,000", "10.25"],
-                ["0.1235", "3", "0.00"],
+                ["25.00%", "1", "1.50"],
+                ["50.00%", "20,000", "10.25"],
+                ["12.35%", "3", "0.00"],
             ],
         )
+
+    def test_shares_are_in_percent_and_losses_have_three_decimals(self):
+        frame = pd.DataFrame(
+            {
+                "share": [0.0003627, 0.000031, np.nan],
+                "held_out_loss": [4.1, 4.0, 300.0],
+                "three suggestions": [0.5, 0.25, 0.75],
+                "learning_rate": [6.5, 3.0, 0.5],
+                "strategy": [1.5, 2.5, 3.5],
+            }
+        )
+        self.assertEqual(
+            page_blocks.Table("", frame).rows,
+            [
+                ["0.03627%", "4.100", "50%", "6.5", "1.5"],
+                ["0.00310%", "4.000", "25%", "3.0", "2.5"],
+                ["–", "300.000", "75%", "0.5", "3.5"],
+            ],
+        )
+
+    def test_no_number_is_broken_over_two_lines(self):
+        shown = page_blocks.unbroken("delta 5.000e-12 <b>")
+        self.assertEqual(
+            shown, 'delta <span class="unbroken">5.000e-12</span> &lt;b&gt;'
+        )
+        shown = page_blocks.Text("[x](#1e-5) delta 1e-05").html
+        self.assertEqual(shown.count("unbroken"), 1)
+        self.assertIn('href="#1e-5"', shown)
 
     def test_guarantees(self):
         section = page_blocks.Section("Privacy", True)

@@ -76,6 +76,43 @@ class LegendTest(parameterized.TestCase):
         np.testing.assert_allclose(heights[1], heights[0], rtol=0.1)
 
 
+class LooksTest(absltest.TestCase):
+    def test_twelve_lines_have_twelve_colors(self):
+        looks = [plots.look(number) for number in range(24)]
+        self.assertLen({look["color"] for look in looks[:12]}, 12)
+        self.assertLen({(look["color"], look["linestyle"]) for look in looks}, 24)
+
+    def test_straight_lines_have_colors_of_their_own(self):
+        _, axes = plots.single("", "round", "loss, nats")
+        axes.plot([1, 2], [3, 4], color=plots.BLUE)
+        plots.straight_lines(axes, {f"way {i}": float(i) for i in range(7)})
+        self.assertLen({line.get_color() for line in axes.lines}, 8)
+
+    def test_percent_has_the_decimals_that_it_needs(self):
+        for decimals, expected in ((None, ["15%", "12.5%", "0.03%"]), (0, ["15%"])):
+            _, axes = plots.single("", "x", "y")
+            plots.in_percent(axes.yaxis, decimals=decimals)
+            form = axes.yaxis.get_major_formatter()
+            shown = [form(value, 0) for value in (0.15, 0.125, 0.0003)]
+            self.assertEqual(shown[: len(expected)], expected)
+
+    def test_axes_have_units(self):
+        metrics = pd.DataFrame(
+            {
+                "round": [1, 2],
+                "held_out_loss": [5.0, 4.0],
+                "held_out_one_suggestion": [0.1, 0.2],
+                "update_norm": [1.0, 2.0],
+                "votes": [3, 4],
+            }
+        )
+        figure = plots.over_rounds(metrics, list(metrics)[1:])
+        self.assertEqual(
+            [axes.get_ylabel() for axes in figure.axes],
+            ["nats a token", "share", "L2 norm", "number"],
+        )
+
+
 class ToldAndDrawnTest(absltest.TestCase):
     def metrics(self, rounds, **columns):
         keys = [
