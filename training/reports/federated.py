@@ -84,8 +84,14 @@ def write(
         advice=advice(metrics.iloc[-1], baselines, noise),
         next_command='training.predict_next_word --model={run} "how are"',
     )
-    model = report.section("The model", covered=False)
-    model.text(f"After {len(metrics)} rounds.")
+    released = report.section("What is released", covered=True)
+    released.text(f"The model after {len(metrics)} rounds, and the clip norms.")
+    told, drawn = plots.told_and_drawn(metrics, ["clip_norm", "tracked_norm"])
+    if told:
+        released.text(told)
+    if drawn:
+        released.plot("clip_norm.png", plot_clip_norm(metrics))
+    model = report.section("The model on held-out clients", covered=False)
     if average is not None:
         model.text(
             "It is the exponential moving average of the models of all rounds, with "
@@ -94,12 +100,6 @@ def write(
     if may_know_held_out:
         model.text(MAY_KNOW_HELD_OUT)
     add_held_out(model, metrics, baselines)
-    clip_norm = report.section("Clip norm", covered=True)
-    told, drawn = plots.told_and_drawn(metrics, ["clip_norm", "tracked_norm"])
-    if told:
-        clip_norm.text(told)
-    if drawn:
-        clip_norm.plot("clip_norm.png", plot_clip_norm(metrics))
     sizes = ["bits_per_parameter", "upload_bytes"]
     if set(sizes) <= set(metrics.columns):
         sent = report.section("What a client sends in a round", covered=True)
@@ -179,6 +179,8 @@ def add_held_out(
     """
     section.file(baselines_lib.FILE, baselines_lib.table(baselines))
     references = {b.name: b.metrics for b in baselines}
+    section.plot("loss.png", plot_loss(metrics, references))
+    section.plot("accuracy.png", plot_accuracy(metrics, references))
     table = held_out(metrics.iloc[-1], references)
     section.show(table, "Mean over the places of the text")
     if metric_names.REGRET in table:
@@ -192,8 +194,6 @@ def add_held_out(
         section.text(f"{regret}.")
     made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
     section.text(f"The baselines; no guarantee of this run covers them:\n\n{made_of}")
-    section.plot("accuracy.png", plot_accuracy(metrics, references))
-    section.plot("loss.png", plot_loss(metrics, references))
 
 
 def held_out(
@@ -238,6 +238,7 @@ def plot_accuracy(
     }
     _draw_held_out(axes, metrics, curves, suggestion)
     axes.set_ylim(bottom=0)
+    plots.in_percent(axes.yaxis)
     return figure
 
 

@@ -70,18 +70,20 @@ def write(
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
-    _add_words(report.section("Words found", covered=False), results.words)
+    first = _add_words(report, results.words)
     coverage = report.section("Coverage", covered=False)
+    coverage.plot("coverage.png", plot_coverage(results))
     coverage.text(_coverage_text(results.counting_clients))
     means = results.coverage.set_index("pass_number")
+    means = means.rename(columns={"released_estimate": "released estimated coverage"})
     of_released = means.columns.str.contains("released|expected")
     caption = "Of the words released: means over the repeats, by pass"
     coverage.show(means.loc[:, of_released].reset_index(), caption)
     caption = "Of all words that Algorithm 2 finds, noise among them"
     coverage.show(means.loc[:, ~of_released].reset_index(), caption)
     coverage.file("coverage.csv", results.repeats)
-    coverage.plot("coverage.png", plot_coverage(results))
     levels = report.section("Level by level", covered=False)
+    levels.plot("levels.png", plot_levels(results.levels, metrics))
     levels.text(
         "Ties with the last of the kept prefixes are kept, so there can be more of "
         "them than the maximum. Where the weakest one's estimate is within the "
@@ -96,7 +98,7 @@ def write(
     means = metrics.groupby(["pass_number", "level"])[_LEVEL_COLUMNS].mean()
     levels.show(means.reset_index(), "Means over the repeats")
     levels.file("levels.csv", results.levels)
-    levels.plot("levels.png", plot_levels(results.levels, metrics))
+    _add_truth(report, results.words, first)
     before = report.section("What can be found", covered=False)
     before.text(_findable_text(summary))
     before.table("detectable.csv", pd.DataFrame(summary.findable))
@@ -226,31 +228,50 @@ def _coverage_text(counting_clients: int) -> str:
     )
 
 
-def _add_words(section: page.Section, words: pd.DataFrame) -> None:
+def _add_words(report: page.Page, words: pd.DataFrame) -> pd.DataFrame:
+    """Adds the released words, and returns those of the first repeat."""
+    section = report.section("Words released", covered=True)
     section.text(
-        "The words released in the first repeat with the largest estimates; "
-        "`simulator/heavy_hitters.csv` has those left out too, as not `released`. "
+        "The words released in the first repeat with the largest estimates. "
         "`estimate` is "
         "debiased: of how many clients of the level's cohort the word was an item that "
-        "they reported on. `expected holders` is how many clients of such a cohort "
-        "have the word; the estimate is of fewer where clients have more words than "
-        "they may report on. Of words near the threshold those are found whose noise "
-        "was positive, so weak estimates are too large. `true count` and `real` are "
-        "the simulator's ground truth, which no guarantee covers."
+        "they reported on."
     )
     released = words[words["released"]].drop(columns="released")
     first = released[released["repeat"] == 0].drop(columns="repeat")
-    false = first[~first["real"]]
     section.table(
         "heavy_hitters.csv",
-        words,
-        "Real words",
-        shown=first[first["real"]].head(_NUM_SHOWN),
-        released=released.drop(columns=_TRUTH),
+        released.drop(columns=_TRUTH),
+        shown=first.drop(columns=_TRUTH).head(_NUM_SHOWN),
     )
     section.tree(first["word"].tolist())
-    section.show(false.head(5), f"Not real: {len(false):,} in all, the first of them")
-    section.plot("estimates.png", plot_estimates(words))
+    return first
+
+
+def _add_truth(report: page.Page, words: pd.DataFrame, first: pd.DataFrame) -> None:
+    """Adds the released words' true counts.
+
+    Args:
+        report: Receives the section.
+        words: All words of all repeats.
+        first: Released words of the first repeat.
+    """
+    truth = report.section("Words against the truth", covered=False)
+    truth.plot("estimates.png", plot_estimates(words))
+    truth.text(
+        "`expected holders` is how many clients of a level's cohort "
+        "have the word; the estimate is of fewer where clients have more words than "
+        "they may report on. Of words near the threshold those are found whose noise "
+        "was positive, so weak estimates are too large. "
+        "`simulator/heavy_hitters.csv` has the words left out too, as not `released`."
+    )
+    truth.file("heavy_hitters.csv", words)
+    shown = ["word", "level", "estimate", *_TRUTH[:-1]]
+    real, false = first[first["real"]], first[~first["real"]]
+    truth.show(real[shown].head(_NUM_SHOWN), "Real words")
+    truth.show(
+        false[shown].head(5), f"Not real: {len(false):,} in all, the first of them"
+    )
 
 
 def plot_coverage(results: Results) -> figure_lib.Figure:
@@ -281,6 +302,7 @@ def plot_coverage(results: Results) -> figure_lib.Figure:
     for number in range(1, results.levels["pass_number"].max()):
         axes.axvline(number * depth + 0.5, color=plots.MUTED, linestyle=":", lw=1)
     axes.set_ylim(bottom=0)
+    plots.in_percent(axes.yaxis)
     plots.legend(axes)
     return figure
 
@@ -290,6 +312,7 @@ def plot_levels(levels: pd.DataFrame, metrics: pd.DataFrame) -> figure_lib.Figur
     figure, panels = plots.stacked(
         ["Words found", "Prefixes kept", "Weakest prefix kept, and the noise"],
         "level, all passes",
+        ["words", "prefixes", "estimated clients"],
     )
     columns = ["words_found", "words_released", "released_real"]
     words = levels.groupby("round")[columns].mean()
@@ -348,5 +371,13 @@ def plot_estimates(words: pd.DataFrame) -> figure_lib.Figure:
         # Estimates can be negative, and their error bars reach below zero.
         axes.set_yscale("symlog", linthresh=10)
         axes.set_ylim(bottom=min(0.0, shown["estimate"].min()))
+        lowest = (shown["estimate"] - _LIMIT * shown["standard_error"]).min()
+        if lowest < axes.get_ylim()[0]:
+            axes.set_title(
+                f"{axes.get_title(loc='left')}\n(axis cut: intervals go down to "
+                f"{lowest:,.0f})",
+                loc="left",
+                color=plots.INK,
+            )
         plots.legend(axes)
     return figure

@@ -159,22 +159,22 @@ def write(
         advice=detection.advice(findable, is_all=_is_all(results, first)),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
-    found = report.section("Heavy hitters", covered=False)
+    released = words[_RELEASED].sort_values(_RELEASED)
+    found = report.section("Words found", covered=True)
     found.text(
-        "The words of the first repeat, those with the most votes first. `true count` "
-        "and `true rank` are the simulator's ground truth; neither they nor the votes "
-        "are covered by the privacy guarantee."
+        "The words of the first repeat, by the round that completed each. Their votes "
+        "are not released: no guarantee covers them."
     )
-    found.table(
-        "heavy_hitters.csv",
-        words,
-        shown=first.drop(columns="repeat").head(_NUM_SHOWN),
-        # In an order of its own: that of the votes would tell of them.
-        released=words[_RELEASED].sort_values(_RELEASED),
-    )
+    shown = released[released["repeat"] == 0].drop(columns="repeat")
+    found.table("heavy_hitters.csv", released, shown=shown.head(_NUM_SHOWN))
     found.tree(first["word"].tolist())
-    too_long = int((~results.discovery["fits"].head(100)).sum())
+    which = report.section("Which words are found", covered=False)
+    which.file("discovery_rate.csv", results.discovery)
+    discovery = plot_discovery(results.discovery, algorithm.population.num_clients)
+    which.plot("discovery_rate.png", discovery)
     scores = report.section("Against the true top K", covered=False)
+    scores.plot("f1_over_k.png", plot_scores(results.scores))
+    too_long = int((~results.discovery["fits"].head(100)).sum())
     scores.text(
         "Precision, recall and F1 as in Zhu et al. 2020, and of the first K found "
         "words by votes (`at k`). Bands and `low`, `high`: 95% intervals over the "
@@ -182,17 +182,13 @@ def write(
     )
     shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
     scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)
-    scores.plot("f1_over_k.png", plot_scores(results.scores))
-    which = report.section("Which words are found", covered=False)
-    which.file("discovery_rate.csv", results.discovery)
-    discovery = plot_discovery(results.discovery, algorithm.population.num_clients)
-    which.plot("discovery_rate.png", discovery)
+    rounds = report.section("Round by round", covered=False)
     names = ["prefixes_kept", "votes_received"]
     told, drawn = plots.told_and_drawn(metrics, names)
     if told:
-        which.text(told)
+        rounds.text(told)
     if drawn:
-        which.plot("levels.png", plots.over_rounds(metrics, drawn))
+        rounds.plot("levels.png", plots.over_rounds(metrics, drawn))
     if "mask_neighbours" in metrics:
         from federated_hh.rounds import masked_sums
 
@@ -206,6 +202,13 @@ def write(
     )
     before.table("detectable.csv", pd.DataFrame(findable))
     report.statement(statement)
+    votes = report.section("Votes and true counts", covered=False)
+    votes.text(
+        "The words of the first repeat, those with the most votes first. `true count` "
+        "and `true rank` are the simulator's ground truth."
+    )
+    shown = first.drop(columns="repeat").head(_NUM_SHOWN)
+    votes.table("heavy_hitters.csv", words, shown=shown)
     report.section("The run", covered=False).text(_summary(algorithm, metrics, words))
     report.how_it_was_made()
     return report.write()
@@ -307,6 +310,7 @@ def plot_discovery(discovery: pd.DataFrame, num_clients: int) -> figure_lib.Figu
         label = "worst case (Proposition 1)"
         axes.plot(*rates, color=plots.ORANGE, linestyle="--", label=label)
     axes.set_xscale("log")
+    plots.in_percent(axes.xaxis, axes.yaxis)
     axes.set_ylim(-0.03, 1.03)
     plots.legend(axes)
     return figure

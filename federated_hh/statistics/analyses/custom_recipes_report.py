@@ -8,8 +8,7 @@ from federated_hh.reports import page, plots
 from federated_hh.statistics.analyses import custom_recipes
 from federated_hh.statistics.recipes import contents, events
 
-_NUM_SHOWN = 40
-_NUM_NAMED = 10
+_NUM_SHOWN, _NUM_PLOTTED, _NUM_NAMED = 1000, 40, 10
 # Cells that nobody has and the summary counts, on average at most.
 _FALSE_POSITIVES = 0.1
 # Of a table of cells, what is not a field.
@@ -33,8 +32,8 @@ def show(
             "The cells with the largest estimates first: of many cells that nobody has "
             "some are among them by chance."
         )
-        histogram.table(f"{name}.csv", table, shown=largest.head(_NUM_SHOWN))
         histogram.plot(f"{name}.png", plot_histogram(table))
+        histogram.table(f"{name}.csv", table, shown=largest.head(_NUM_SHOWN))
 
 
 def show_truth(
@@ -84,9 +83,9 @@ def _names(fields: pd.DataFrame) -> list[str]:
 def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
     """Plots the cells with the largest estimates, with two standard errors."""
     fields = [name for name in table.columns if name not in _ESTIMATES]
-    largest = table.sort_values("estimate", ascending=False).head(_NUM_SHOWN)[::-1]
+    largest = table.sort_values("estimate", ascending=False).head(_NUM_PLOTTED)[::-1]
     names = largest[fields].agg(", ".join, axis=1)
-    figure, axes = plots.single("The largest cells", "reports (estimated)", "")
+    figure, axes = plots.single("The largest cells", "reports (estimated)", "cell")
     figure.set_figheight(1.5 + 0.18 * len(largest))
     axes.barh(np.arange(len(largest)), largest["estimate"], color=plots.BLUE)
     axes.errorbar(

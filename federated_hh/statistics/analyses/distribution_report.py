@@ -9,7 +9,7 @@ from federated_hh.statistics.analyses import distribution, nested_histograms
 from federated_hh.statistics.devices import ground_truth
 from federated_hh.statistics.recipes import events
 
-_NUM_SHOWN = 60
+_NUM_SHOWN = 1000  # rows of a table
 # Where the curves are drawn, and compared with the truth.
 _NUM_POINTS = 2000
 
@@ -26,12 +26,12 @@ def show(
         "generalized least squares; standard errors are of the reports' noise and of "
         "the drawing."
     )
-    section.table("quantiles.csv", results["quantiles"], "Quantiles")
-    buckets = results["buckets"]
-    section.table("buckets.csv", buckets, "Buckets", shown=buckets.head(_NUM_SHOWN))
     if state.histograms:
         found = nested_histograms.combine(state.histograms)
         section.plot("distribution.png", plot_distribution(found))
+    section.table("quantiles.csv", results["quantiles"], "Quantiles")
+    buckets = results["buckets"]
+    section.table("buckets.csv", buckets, "Buckets", shown=buckets.head(_NUM_SHOWN))
 
 
 def show_truth(
@@ -57,8 +57,8 @@ def show_truth(
     )
     quantiles = algorithm.results(state)["quantiles"]
     quantiles["true_seconds"] = truth.quantiles(distribution.QUANTILES)
-    section.table("quantiles.csv", quantiles)
     section.plot("distribution.png", plot_distribution(found, truth))
+    section.table("quantiles.csv", quantiles)
 
 
 def headline(algorithm: distribution.Distribution, state: distribution.State) -> str:
@@ -117,5 +117,6 @@ def plot_distribution(
         label="estimate, two standard errors",
     )
     axes.set_xscale("log")
+    plots.in_percent(axes.yaxis)
     plots.legend(axes)
     return figure

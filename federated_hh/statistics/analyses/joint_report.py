@@ -9,7 +9,7 @@ from federated_hh.statistics.analyses import joint, ngrams_report
 from federated_hh.statistics.devices import ground_truth
 from federated_hh.statistics.recipes import events
 
-_NUM_SHOWN = 40
+_NUM_SHOWN = 1000  # rows of a table
 _NUM_PLOTTED = 15
 
 
@@ -22,9 +22,9 @@ def show(report: page.Page, algorithm: joint.Joint, state: joint.State) -> None:
         "n-grams of which at least one pair stands out of the noise (`found`). The age "
         "OOV is one below the first boundary."
     )
-    section.table("pairs.csv", pairs, shown=pairs.head(_NUM_SHOWN))
     if len(pairs):
         section.plot("pairs.png", plot_pairs(pairs))
+    section.table("pairs.csv", pairs, shown=pairs.head(_NUM_SHOWN))
     if algorithm.is_interactive and algorithm.length > 1:
         ngrams_report.show(report, algorithm, state)
 
@@ -100,11 +100,11 @@ def plot_pairs(pairs: pd.DataFrame) -> figure_lib.Figure:
     values = estimates.loc[shown, ages].clip(lower=0)
     shares = values.div(values.sum(axis=1), axis=0)
     figure, axes = plots.single(
-        "Of the reports of an n-gram, the share of each age", "age", ""
+        "Of the reports of an n-gram, the share of each age", "age", "n-gram"
     )
     image = axes.imshow(shares, aspect="auto", cmap="Blues", vmin=0)
     axes.set_xticks(range(len(ages)), [a.replace("OOV", "below 20") for a in ages])
     axes.set_yticks(range(len(shown)), shown)
     axes.grid(False)
-    figure.colorbar(image, ax=axes, label="share")
+    plots.in_percent(figure.colorbar(image, ax=axes, label="share").ax.yaxis)
     return figure

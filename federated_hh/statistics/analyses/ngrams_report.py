@@ -9,7 +9,7 @@ from federated_hh.statistics.analyses import ngrams
 from federated_hh.statistics.devices import ground_truth
 from federated_hh.statistics.recipes import events
 
-_NUM_SHOWN = 30
+_NUM_SHOWN = 1000  # rows of a table
 
 
 def show(report: page.Page, algorithm: ngrams.NGrams, state: ngrams.State) -> None:
@@ -27,9 +27,9 @@ def show(report: page.Page, algorithm: ngrams.NGrams, state: ngrams.State) -> No
         "device reports on one n-gram of its own, drawn from those that go on from "
         "what the query before it found."
     )
-    section.table("ngrams.csv", found, shown=found.head(_NUM_SHOWN))
     if len(found):
         section.plot("ngrams.png", plot_estimates(found))
+    section.table("ngrams.csv", found, shown=found.head(_NUM_SHOWN))
 
 
 def show_truth(
@@ -125,7 +125,9 @@ def score(ranks: pd.Series, num_true: int, max_k: int) -> dict[str, float | int]
 def plot_estimates(found: pd.DataFrame) -> figure_lib.Figure:
     """Plots the share of the reports of each n-gram, with two standard errors."""
     figure, axes = plots.single(
-        "N-grams found", "n-gram, the most frequent of its length first", "share"
+        "N-grams found",
+        "n-gram, the most frequent of its length first",
+        "share of reports",
     )
     colors = [plots.BLUE, plots.ORANGE, plots.GREEN]
     for words, part in found.groupby("words"):
@@ -140,5 +142,6 @@ def plot_estimates(found: pd.DataFrame) -> figure_lib.Figure:
             label=f"{words} word{'s' if words > 1 else ''}",
         )
     axes.set_yscale("log")
+    plots.in_percent(axes.yaxis)
     plots.legend(axes)
     return figure
