@@ -44,17 +44,39 @@ class CompareTest(absltest.TestCase):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
 
-    def run_of(self, name, *, epsilon, rate, finished=True):
+    def run_of(
+        self, name, *, epsilon, rate, finished=True, words=None, losses=None, seed=1
+    ):
+        """Makes a run whose repeats found so many words, or ended at such losses."""
         with run_directory.RunDirectory.create(
             self.scratch / name,
             program="a.program",
             flags=[f"--rate={rate}", "--same=1"],
-            facts={},
+            facts={
+                "population": "p",
+                "seed": seed,
+                "repeats": len(words or losses or "1"),
+            },
             noise_key=noise_keys.NoiseKey(1, is_secret=False),
         ) as directory:
             rounds = pd.DataFrame(
                 {"repeat": 0, "round": [1, 2], "loss": [5.0, 5.0 - rate]}
             )
+            if words is not None:
+                repeats = range(len(words))
+                rounds = pd.DataFrame({"repeat": repeats, "round": 1})
+                found = pd.DataFrame(
+                    [
+                        (r, f"w{i}", 5 * (i < 90))
+                        for r in repeats
+                        for i in range(words[r])
+                    ],
+                    columns=["repeat", "word", "true_count"],
+                )
+                directory.simulator.write_table("heavy_hitters.csv", found)
+            if losses is not None:
+                last = {"repeat": range(len(losses)), "round": 2}
+                rounds = pd.DataFrame({**last, "held_out_loss": losses})
             if finished:
                 report = page.Page(directory, "A run")
                 report.summary(f"loss {5 - rate}")
@@ -73,14 +95,14 @@ class CompareTest(absltest.TestCase):
             compare.Compared.read(path, name)
             for path, name in zip(paths, compare.names_of(paths), strict=True)
         ]
-        found, privacy, given, last, curves = compare.sections(runs)
+        found, privacy, last, curves, given = compare.sections(runs)
         (table,) = found.blocks
         rows = [row[:3:2] for row in table.rows]
         self.assertEqual(rows, [["a", "loss 4.5"], ["b", "loss 3.75"]])
         epsilons = privacy.blocks[0].data["epsilon"].tolist()
         self.assertEqual(epsilons, ["2", "3.001"])  # never below the bound
         self.assertEqual(given.blocks[0].rows, [["--rate", "0.5", "1.25"]])
-        self.assertEqual(last.blocks[0].rows, [["loss", "4.5", "3.75"]])
+        self.assertEqual(last.blocks[0].rows, [["loss", "4.500", "3.750"]])
         self.assertEqual([block.caption for block in curves.blocks], ["loss"])
 
         output = self.scratch / "compare.html"
@@ -94,11 +116,78 @@ class CompareTest(absltest.TestCase):
             self.run_of("b", epsilon=2.0, rate=0.5, finished=False),
         ]
         runs = [compare.Compared.read(path, path[-1]) for path in paths]
-        found, privacy, given, last, _ = compare.sections(runs)
+        found, privacy, last, _, given = compare.sections(runs)
         self.assertIn("running", found.blocks[0].data["status"].tolist())
         self.assertIn("b: no statement yet", privacy.blocks[1].source)
         self.assertEqual(given.blocks[0].source, "None.")
-        self.assertEqual(last.blocks[0].rows, [["loss", "4.5", ""]])
+        self.assertEqual(last.blocks[0].rows, [["loss", "4.500", ""]])
+
+    def verdict(self, *paths):
+        pairs = zip(paths, compare.names_of(paths), strict=True)
+        return compare.verdict([compare.Compared.read(*pair) for pair in pairs])
+
+    def test_the_run_that_found_more_is_named_at_its_guarantee(self):
+        less = self.run_of("less", epsilon=2.0, rate=0.5, words=[10, 20, 30])
+        more = self.run_of("more", epsilon=4.0, rate=0.5, words=[13, 24, 35])
+        first, *prices, caution = self.verdict(less, more)
+        # By hand: differences 3, 4, 5: 4 +- 4.303 / sqrt(3).
+        self.assertEqual(
+            first,
+            "more found more. True words found, of any length, mean over the repeats: "
+            "more 24; less 20. Difference, 95% interval: +1.5 to +6.5 (3 repeats, "
+            "paired: same population and seeds).",
+        )
+        self.assertStartsWith(prices[0], "more: epsilon 4 at delta 1e-06")
+        self.assertStartsWith(prices[1], "less: epsilon 2 at delta 1e-06")
+        self.assertStartsWith(caution, "more spent more: epsilon 4 against 2.")
+        with self.subTest("in the terminal and on the page"):
+            output = self.scratch / "compare.html"
+            done = subprocess.run(
+                [
+                    *(sys.executable, "-m", "federated_hh.compare", less, more),
+                    f"--output={output}",
+                ],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            self.assertEqual(done.stdout.splitlines()[0], first)
+            self.assertIn(first, output.read_text())
+
+    def test_other_seeds_are_not_paired(self):
+        few = self.run_of("few", epsilon=2.0, rate=0.5, words=[10, 20, 30])
+        many = self.run_of("many", epsilon=2.0, rate=0.5, words=[13, 24, 35], seed=2)
+        first, *rest = self.verdict(few, many)
+        self.assertStartsWith(first, "No clear difference between many and few.")
+        self.assertIn("not paired: different seed", first)
+        self.assertLen(rest, 2)  # at one epsilon nothing is to be said of it
+
+    def test_words_that_nobody_has_and_empty_repeats_count_as_found_by_none(self):
+        noise = self.run_of("noise", epsilon=2.0, rate=0.5, words=[300, 0])
+        read = compare.Compared.read(noise, "noise")
+        self.assertEqual(
+            {name: list(values) for name, values in read.measures.items()},
+            {
+                "true_words_found,_of_any_length": [90, 0],
+            },
+        )
+
+    def test_less_loss_is_better(self):
+        one = self.run_of("one", epsilon=2.0, rate=0.5, losses=[4.5])
+        two = self.run_of("two", epsilon=2.0, rate=0.5, losses=[4.125])
+        first, *_ = self.verdict(one, two)
+        self.assertEqual(
+            first,
+            "two has less loss. Held-out loss: two 4.125; one 4.500. Difference 0.375 "
+            "(one repeat: no interval, on the same population).",
+        )
+
+    def test_no_verdict_without_a_measure(self):
+        words = self.run_of("words", epsilon=2.0, rate=0.5, words=[3])
+        loss = self.run_of("loss", epsilon=2.0, rate=0.5, losses=[4.5])
+        begun = self.run_of("begun", epsilon=2.0, rate=0.5, finished=False)
+        self.assertIn("no measure of quality in common", self.verdict(words, loss)[0])
+        self.assertIn("not complete: begun.", self.verdict(words, begun)[0])
 
     def test_names_are_the_shortest_that_tell_apart(self):
         self.assertEqual(compare.names_of(["/x/a", "/x/b"]), ["a", "b"])
