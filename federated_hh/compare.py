@@ -315,7 +315,10 @@ def _found(runs: Sequence[Compared]) -> page_blocks.Section:
     rows = [
         {
             "run": run.name,
-            "program": run.record["program"].rpartition(".")[2],
+            "program": run.record["program"]
+            .rpartition(".")[2]
+            .removeprefix("run_")
+            .replace("_", " "),
             "found": run.found,
             "status": run.record["status"],
             "started": run.record["started"],

@@ -311,6 +311,8 @@ def _draw(title, x_label, y_label, y_scale, points, rows) -> figure_lib.Figure:
     axes.plot(*law, label="law", color=plots.ORANGE, lw=1.5)
     axes.set_xscale("log")
     axes.set_yscale(y_scale)
+    if y_label.startswith("share"):
+        plots.in_percent(axes.yaxis)
     plots.legend(axes)
     return figure
 

@@ -25,8 +25,8 @@ INK, MUTED, GRID = "#1f2933", "#52606d", "#e4e7eb"
 BLUE, ORANGE, GREEN, PURPLE = "#2364aa", "#d1603d", "#3a7d44", "#6f4aa8"
 TEAL, PINK = "#1098a8", "#c2378f"
 # Of lines in one plot, most different first: each has its own up to twelve lines.
-COLORS = (BLUE, ORANGE, GREEN, PURPLE, TEAL, PINK)
-COLORS += ("#8a5a00", INK, "#e0a100", "#7b8794", "#7cb342", "#8c1c13")
+_FURTHER = ("#8a5a00", INK, "#e0a100", "#7b8794", "#7cb342", "#8c1c13")
+COLORS = (BLUE, ORANGE, GREEN, PURPLE, TEAL, PINK, *_FURTHER)
 
 _DASHES = ("-", "--", "-.", ":")
 _STRAIGHT_DASHES = ("--", "-.", (0, (5, 1, 1, 1, 1, 1)), ":")
@@ -162,6 +162,17 @@ def straight_lines(axes: "axes_lib.Axes", values: Mapping[str, float]) -> None:
         axes.axhline(value, color=color, linestyle=dashes, linewidth=1.2, label=label)
 
 
+def say_cut(axes: "axes_lib.Axes", sentence: str) -> None:
+    """Says in a plot's title that its axis leaves something out.
+
+    Args:
+        axes: The plot.
+        sentence: What is left out, such as "intervals go down to -3".
+    """
+    title = f"{axes.get_title(loc='left')}\n(axis cut: {sentence})"
+    axes.set_title(title, loc="left", color=INK)
+
+
 def in_percent(*axes: "axis_lib.Axis", decimals: int | None = None) -> None:
     """Writes the numbers of axes of shares in percent.
 
@@ -240,6 +251,20 @@ def in_words(figure: "figure_lib.Figure") -> str:
     return " ".join(told)
 
 
+def label_metric(axis: "axis_lib.Axis", metric: str) -> None:
+    """Labels an axis with a metric's unit: shares in percent, losses to 0.01.
+
+    Args:
+        axis: Such as `Axes.yaxis`.
+        metric: The metric's name.
+    """
+    axis.set_label_text(metric_labels.unit(metric), color=MUTED)
+    if metric_labels.is_share(metric):
+        in_percent(axis)
+    elif metric_labels.is_loss(metric):
+        axis.set_major_formatter("{x:.2f}")
+
+
 def told_and_drawn(
     metrics: pd.DataFrame, names: Sequence[str]
 ) -> tuple[str, list[str]]:
@@ -284,11 +309,9 @@ def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> "figure_lib.Figu
             from the least to the largest.
     """
     titles = [metric_labels.label(name) for name in names]
-    units = [metric_labels.unit(name) for name in names]
-    figure, panels = stacked(titles, "round", units)
+    figure, panels = stacked(titles, "round")
     for axes, name in zip(panels, names, strict=True):
-        if metric_labels.is_share(name):
-            in_percent(axes.yaxis)
+        label_metric(axes.yaxis, name)
         values = metrics.dropna(subset=name).groupby("round")[name]
         axes.plot(values.mean(), color=BLUE, marker="o", markersize=3)
         band(axes, values.min(), values.max())

@@ -112,7 +112,12 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         self.assertEqual(metrics["round"].tolist(), list(range(1, 7)))
         for name in _PLOTS:
             self.assertTrue((path / name).read_bytes().startswith(b"\x89PNG"))
-        self.assertIn("the", (path / "report.html").read_text())
+        page = (path / "report.html").read_text()
+        released, *rest = page.split("The simulator's knowledge")
+        self.assertIn("<h2>Words released", released)
+        self.assertIn(">the<", released)
+        self.assertNotIn("true count", released)
+        self.assertLess("".join(rest).index("<img"), "".join(rest).index("<table"))
         self.assertTrue(list((path / "simulator" / "tensorboard").iterdir()))
         run = json.loads((path / "run.json").read_text())
         self.assertEqual(run["status"], "complete")

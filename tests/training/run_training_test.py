@@ -187,6 +187,9 @@ class RunTrainingTest(absltest.TestCase):
             losses["interpolated bigram"], losses["words by frequency alone"]
         )
         page = (path / "report.html").read_text()
+        released, truth = page.split("The simulator's knowledge", 1)
+        self.assertIn("<h2>What is released", released)
+        self.assertLess(truth.index("<img"), truth.index("<table"))
         for text in (
             "words by frequency alone",
             "interpolated trigram",

@@ -258,6 +258,7 @@ def plot_loss(
     losses = {label: values["loss"] for label, values in references.items()}
     curves = {"held_out_loss": ("this model", plots.BLUE)}
     _draw_held_out(axes, metrics, curves, losses)
+    plots.label_metric(axes.yaxis, "loss")
     return figure
 
 

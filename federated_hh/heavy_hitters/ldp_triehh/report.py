@@ -373,11 +373,6 @@ def plot_estimates(words: pd.DataFrame) -> figure_lib.Figure:
         axes.set_ylim(bottom=min(0.0, shown["estimate"].min()))
         lowest = (shown["estimate"] - _LIMIT * shown["standard_error"]).min()
         if lowest < axes.get_ylim()[0]:
-            axes.set_title(
-                f"{axes.get_title(loc='left')}\n(axis cut: intervals go down to "
-                f"{lowest:,.0f})",
-                loc="left",
-                color=plots.INK,
-            )
+            plots.say_cut(axes, f"intervals go down to {lowest:,.0f}")
         plots.legend(axes)
     return figure

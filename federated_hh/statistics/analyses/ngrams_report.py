@@ -130,8 +130,10 @@ def plot_estimates(found: pd.DataFrame) -> figure_lib.Figure:
         "share of reports",
     )
     colors = [plots.BLUE, plots.ORANGE, plots.GREEN]
+    is_cut = False
     for words, part in found.groupby("words"):
         errors = 2 * part["stderr"] * part["share"] / part["estimate"]
+        is_cut |= bool((errors >= part["share"]).any())
         axes.errorbar(
             np.arange(1, len(part) + 1),
             part["share"],
@@ -142,6 +144,8 @@ def plot_estimates(found: pd.DataFrame) -> figure_lib.Figure:
             label=f"{words} word{'s' if words > 1 else ''}",
         )
     axes.set_yscale("log")
+    if is_cut:
+        plots.say_cut(axes, "some intervals go below 0%")
     plots.in_percent(axes.yaxis)
     plots.legend(axes)
     return figure

@@ -111,6 +111,8 @@ class LooksTest(absltest.TestCase):
             [axes.get_ylabel() for axes in figure.axes],
             ["nats a token", "share", "L2 norm", "number"],
         )
+        losses, shares, *_ = [axes.yaxis.get_major_formatter() for axes in figure.axes]
+        self.assertEqual([losses(4.1, 0), shares(0.1, 0)], ["4.10", "10%"])
 
 
 class ToldAndDrawnTest(absltest.TestCase):

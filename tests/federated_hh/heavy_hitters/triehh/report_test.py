@@ -131,6 +131,17 @@ class ReportTest(ReportTestCase):
             "data:image/png",
         ):
             self.assertIn(expected, page)
+        with self.subTest("what is released first, plots before tables of truth"):
+            places = [
+                page.index(text)
+                for text in (
+                    "<h2>Words found",
+                    "The simulator's knowledge",
+                    "<img",
+                    "true rank</th>",
+                )
+            ]
+            self.assertEqual(places, sorted(places))
         written = (self.directory.path / "privacy.json").read_text()
         self.assertEqual(
             written_statement.read(written).to_json(),
