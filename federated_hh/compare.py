@@ -203,7 +203,9 @@ def verdict(runs: Sequence[Compared]) -> list[str]:
     """Returns the better run, its lead and each run's guarantee, a line each."""
     shared = [m for m in _MEASURES if all(m.name in run.measures for run in runs)]
     if not shared:
-        lines = ["No verdict: the runs have no measure of quality in common."]
+        lines = [
+            "No verdict: the runs have no measure of quality in common; tables follow."
+        ]
         if unfinished := [r.name for r in runs if r.record["status"] != "complete"]:
             lines = [f"No verdict: not complete: {', '.join(unfinished)}."]
         return lines + [_price(run) for run in runs]
@@ -234,7 +236,8 @@ def _lead(
         The sentence, with a 95% interval, of the differences by repeat where the runs
         are paired; and None instead of an answer where a run has one repeat.
     """
-    ours, theirs = best.measures[measure.name], second.measures[measure.name]
+    sign = -1 if measure.is_loss else 1
+    ours, theirs = (sign * run.measures[measure.name] for run in (best, second))
     names = ("population", "seed", "repeats")
     facts = [{n: run.facts.get(n) for n in names} for run in (best, second)]
     differing = [n for n in names if facts[0][n] is None or facts[0][n] != facts[1][n]]
@@ -242,8 +245,8 @@ def _lead(
     how = "one repeat: no interval"
     if min(len(ours), len(theirs)) < 2:
         same = ", on the same population" if is_paired else ""
-        difference = measure.shown(abs(ours.mean() - theirs.mean()))
-        return f" Difference {difference} ({how}{same}).", None
+        lead = measure.shown(ours.mean() - theirs.mean())
+        return f" Lead over {second.name}: {lead} ({how}{same}).", None
     variances = [values.var() / len(values) for values in (ours, theirs)]
     degrees = [len(ours) - 1, len(theirs) - 1]
     how = f"not paired: different {', '.join(differing) or 'repeats'}"
@@ -256,12 +259,11 @@ def _lead(
         parts = [v**2 / n for v, n in zip(variances, degrees, strict=True)]
         half = error * stats.t.ppf((1 + _CONFIDENCE) / 2, error**4 / sum(parts))
         low, high = low - half, high + half
-    difference = f"{_signed(measure, low)} to {_signed(measure, high)}"
-    return f" Difference, 95% interval: {difference} ({how}).", bool(low * high > 0)
-
-
-def _signed(measure: Measure, value: float) -> str:
-    return f"{'-' if value < 0 else '+'}{measure.shown(abs(value))}"
+    ends = " to ".join(
+        f"{'-' if end < 0 else '+'}{measure.shown(abs(end))}" for end in (low, high)
+    )
+    lead = f" Lead over {second.name}, 95% interval: {ends} ({how})."
+    return lead, bool(low * high > 0)
 
 
 def _price(run: Compared) -> str:
@@ -308,7 +310,7 @@ def names_of(paths: Sequence[str]) -> list[str]:
 
 def sections(runs: Sequence[Compared]) -> list[page_blocks.Section]:
     """Returns the page's sections."""
-    return [_found(runs), _privacy(runs), _last(runs), _curves(runs), _flags(runs)]
+    return [_found(runs), _last(runs), _curves(runs), _privacy(runs), _flags(runs)]
 
 
 def _found(runs: Sequence[Compared]) -> page_blocks.Section:
@@ -428,8 +430,7 @@ def _curves(runs: Sequence[Compared]) -> page_blocks.Section:
     for first in range(0, len(names), _PANELS_A_PICTURE):
         shown = names[first : first + _PANELS_A_PICTURE]
         titles = [metric_labels.label(name) for name in shown]
-        units = [metric_labels.unit(name) for name in shown]
-        figure, panels = plots.stacked(titles, "round", units)
+        figure, panels = plots.stacked(titles, "round")
         for axes, name in zip(panels, shown, strict=True):
             for number, (run, table) in enumerate(found.items()):
                 axes.plot(
@@ -439,8 +440,7 @@ def _curves(runs: Sequence[Compared]) -> page_blocks.Section:
                     markersize=3,
                     **plots.look(number),
                 )
-            if metric_labels.is_share(name):
-                plots.in_percent(axes.yaxis)
+            plots.label_metric(axes.yaxis, name)
         plots.legend(panels[-1], below=True)
         section.picture(figure)
     return section

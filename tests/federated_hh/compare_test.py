@@ -95,7 +95,7 @@ class CompareTest(absltest.TestCase):
             compare.Compared.read(path, name)
             for path, name in zip(paths, compare.names_of(paths), strict=True)
         ]
-        found, privacy, last, curves, given = compare.sections(runs)
+        found, last, curves, privacy, given = compare.sections(runs)
         (table,) = found.blocks
         rows = [row[:3:2] for row in table.rows]
         self.assertEqual(rows, [["a", "loss 4.5"], ["b", "loss 3.75"]])
@@ -116,7 +116,7 @@ class CompareTest(absltest.TestCase):
             self.run_of("b", epsilon=2.0, rate=0.5, finished=False),
         ]
         runs = [compare.Compared.read(path, path[-1]) for path in paths]
-        found, privacy, last, _, given = compare.sections(runs)
+        found, last, _, privacy, given = compare.sections(runs)
         self.assertIn("running", found.blocks[0].data["status"].tolist())
         self.assertIn("b: no statement yet", privacy.blocks[1].source)
         self.assertEqual(given.blocks[0].source, "None.")
@@ -134,7 +134,7 @@ class CompareTest(absltest.TestCase):
         self.assertEqual(
             first,
             "more found more. True words found, of any length, mean over the repeats: "
-            "more 24; less 20. Difference, 95% interval: +1.5 to +6.5 (3 repeats, "
+            "more 24; less 20. Lead over less, 95% interval: +1.5 to +6.5 (3 repeats, "
             "paired: same population and seeds).",
         )
         self.assertStartsWith(prices[0], "more: epsilon 4 at delta 1e-06")
@@ -178,9 +178,13 @@ class CompareTest(absltest.TestCase):
         first, *_ = self.verdict(one, two)
         self.assertEqual(
             first,
-            "two has less loss. Held-out loss: two 4.125; one 4.500. Difference 0.375 "
-            "(one repeat: no interval, on the same population).",
+            "two has less loss. Held-out loss: two 4.125; one 4.500. Lead over one: "
+            "0.375 (one repeat: no interval, on the same population).",
         )
+        one = self.run_of("more", epsilon=2.0, rate=0.5, losses=[4.5, 4.75])
+        two = self.run_of("less", epsilon=2.0, rate=0.5, losses=[4.125, 4.375])
+        first, *_ = self.verdict(one, two)  # differences by repeat are equal
+        self.assertIn("95% interval: +0.375 to +0.375 (2 repeats, paired", first)
 
     def test_no_verdict_without_a_measure(self):
         words = self.run_of("words", epsilon=2.0, rate=0.5, words=[3])
