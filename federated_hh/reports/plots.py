@@ -82,7 +82,8 @@ def _figure(titles, x_label, height):
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     if x_label.startswith(("round", "level")):
-        panels[-1].xaxis.set_major_locator(ticker.MaxNLocator(integer=True))
+        whole = ticker.MaxNLocator(integer=True, steps=[1, 2, 5, 10])
+        panels[-1].xaxis.set_major_locator(whole)
     panels[-1].set_xlabel(x_label, color=MUTED)
     return figure, panels
 

@@ -96,6 +96,13 @@ class LooksTest(absltest.TestCase):
             shown = [form(value, 0) for value in (0.15, 0.125, 0.0003)]
             self.assertEqual(shown[: len(expected)], expected)
 
+    def test_rounds_are_whole_and_round_numbers(self):
+        for last, expected in ((3, [1, 2, 3]), (80, [10, 20, 30, 40, 50, 60, 70, 80])):
+            _, axes = plots.single("", "round", "y")
+            axes.plot([1, last], [1, 2])
+            ticks = [tick for tick in axes.get_xticks() if 1 <= tick <= last]
+            self.assertEqual(ticks, expected)
+
     def test_axes_have_units(self):
         metrics = pd.DataFrame(
             {
