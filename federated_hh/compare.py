@@ -244,9 +244,11 @@ def _lead(
     is_paired = not differing and ours.index.equals(theirs.index)
     how = "one repeat: no interval"
     if min(len(ours), len(theirs)) < 2:
-        same = ", on the same population" if is_paired else ""
+        which = (
+            "different populations" if "population" in differing else "one population"
+        )
         lead = measure.shown(ours.mean() - theirs.mean())
-        return f" Lead over {second.name}: {lead} ({how}{same}).", None
+        return f" Lead over {second.name}: {lead} ({how}; {which}).", None
     variances = [values.var() / len(values) for values in (ours, theirs)]
     degrees = [len(ours) - 1, len(theirs) - 1]
     how = f"not paired: different {', '.join(differing) or 'repeats'}"

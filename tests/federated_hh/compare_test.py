@@ -179,7 +179,7 @@ class CompareTest(absltest.TestCase):
         self.assertEqual(
             first,
             "two has less loss. Held-out loss: two 4.125; one 4.500. Lead over one: "
-            "0.375 (one repeat: no interval, on the same population).",
+            "0.375 (one repeat: no interval; one population).",
         )
         one = self.run_of("more", epsilon=2.0, rate=0.5, losses=[4.5, 4.75])
         two = self.run_of("less", epsilon=2.0, rate=0.5, losses=[4.125, 4.375])
