@@ -127,6 +127,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     if noise is not None:
         noise.check()
+    if warning := sizing.long_run(options, max(num_training, 1)):
+        logging.warning("%s", warning)
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh.privacy.dp_ftrl import plan as plan_lib
     from federated_hh.rounds import experiment, masked_sums

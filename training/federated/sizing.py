@@ -24,6 +24,8 @@ _LARGEST_STEP, _GOOD_STEP = 0.15, 0.05
 _FEW_CLIENTS, _SOME_CLIENTS = 10_000, 30_000
 # Words, memory cells and embedding size of models for such populations.
 _SMALL, _MEDIUM = (1_000, 64, 32), (5_000, 256, 64)
+# A run is long where clients train so many times as often as in a sensible one.
+_LONG = 10
 # Settings that `best` tries: rounds, and participations of a client.
 _ROUNDS = (25, 50, 100, 200, 400)
 _PASSES = (1, 2, 4, 8)
@@ -55,6 +57,25 @@ def sensible(num_clients: int, num_rounds: int | None = None) -> dict[str, int |
         "num_units": units,
         "embedding_size": embedding,
     }
+
+
+def long_run(options: options_lib.TrainingOptions, num_clients: int) -> str:
+    """Returns a warning of a run ten times as long as a sensible one, or nothing.
+
+    Args:
+        options: The run's settings.
+        num_clients: Number of training clients.
+    """
+    sizes = sensible(num_clients)
+    usual = sizes["cohort_size"] * sizes["num_rounds"]
+    asked = options.cohort_size * options.num_rounds
+    if asked <= _LONG * usual:
+        return ""
+    return (
+        f"{asked:,} times a client trains, {asked / usual:.0f} times as often as with "
+        f"--cohort_size={sizes['cohort_size']} --num_rounds={sizes['num_rounds']}, "
+        f"which suit {num_clients:,} clients on one machine."
+    )
 
 
 def within_population(

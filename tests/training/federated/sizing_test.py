@@ -149,6 +149,14 @@ class NoiseTest(parameterized.TestCase):
 
 
 class SensibleTest(parameterized.TestCase):
+    def test_a_long_run_is_said_to_be_one(self):
+        sizes = sizing.sensible(50_000)
+        asked = sizes["cohort_size"] * sizes["num_rounds"]
+        most = _options(cohort_size=asked, num_rounds=10)
+        self.assertEqual(sizing.long_run(most, 50_000), "")
+        more = _options(cohort_size=asked, num_rounds=11)
+        self.assertIn("11 times as often", sizing.long_run(more, 50_000))
+
     @parameterized.parameters(4, 1_092, 9_999, 10_000, 100_000, 10_000_000)
     def test_sizes_fit_the_clients(self, num_clients):
         sizes = sizing.sensible(num_clients)
