@@ -121,7 +121,7 @@ class FlagErrorsTest(parameterized.TestCase):
         )
 
     @parameterized.parameters(
-        ("federated_hh.run_triehh", "--max_length=1001", r"\[1, 1000\]"),
+        ("federated_hh.run_triehh", "--max_length=1001", r"\[2, 1000\]"),
         ("federated_hh.run_ldp_triehh", "--max_depth=1001", r"\[1, 1000\]"),
         ("training.run_training", "--num_units=2147483648", r"\[1, [0-9]+\]"),
         ("scripts.reproduce", "--study=figure0", "one of <.*oov_table1"),

@@ -25,6 +25,7 @@ _OTHER = {
     "csv_header": "present",
     "drop_pattern": "su",
     "drop_users": "a.*",
+    "delimiter": ";",
     "split": "train",
     "tokenizer": "whitespace",
     "alphabet": "abcdefghijklmnopqrstuvwxy",
@@ -52,7 +53,7 @@ _OTHER = {
 _FILE_ONLY = {
     "format", "encoding", "user_column", "text_column", "word_column", "count_column",
     "csv_columns", "csv_header", "max_bad_rows", "drop_pattern", "drop_users",
-    "split",
+    "split", "delimiter",
 }  # fmt: skip
 _SYNTHETIC_ONLY = {
     "num_clients", "mean_words_per_client", "words_per_client_sigma", "trending_share",

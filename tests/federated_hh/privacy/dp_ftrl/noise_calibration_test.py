@@ -92,6 +92,7 @@ class LocalEpsilonTest(parameterized.TestCase):
 
     @parameterized.parameters((1, 4_000), (3, 4_000), (2, 300))
     def test_the_run_keeps_it_whatever_its_levels(self, repeats, clients):
+        from federated_hh.privacy import guarantee
         from federated_hh.privacy.local import report_guarantees
 
         found = noise_calibration.local_epsilon_for(
@@ -107,11 +108,11 @@ class LocalEpsilonTest(parameterized.TestCase):
             )
             stated, _ = report_guarantees.guarantees(run, delta=1e-8)
             of_all = [
-                guarantee.epsilon
-                for guarantee in stated
-                if guarantee.unit is guarantee.Unit.ITEM
-                and guarantee.delta
-                and not guarantee.of_one_repeat
+                one.epsilon
+                for one in stated
+                if one.unit is guarantee.Unit.ITEM
+                and one.delta
+                and not one.of_one_repeat
             ]
             self.assertLessEqual(min(of_all), 1.0 + 1e-9)
 
