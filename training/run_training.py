@@ -259,7 +259,8 @@ def _choose_sizes() -> None:
     _PROGRAM.check()  # before data are read
     num_training = max(1, _num_clients() - given.num_held_out_clients)
     rounds = None if "num_rounds" in names else given.num_rounds
-    sensible = sizing.sensible(num_training, rounds)
+    share = sizing.available_share(given.diurnal) / given.over_selection
+    sensible = sizing.sensible(num_training, rounds, share)
     _PROGRAM.choose(
         {name: sensible[name] for name in names}, f"{num_training:,} training clients"
     )

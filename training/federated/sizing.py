@@ -31,7 +31,18 @@ _ROUNDS = (25, 50, 100, 200, 400)
 _PASSES = (1, 2, 4, 8)
 
 
-def sensible(num_clients: int, num_rounds: int | None = None) -> dict[str, int | float]:
+def available_share(is_diurnal: bool) -> float:
+    """Returns the share of the clients that a round can count on.
+
+    Args:
+        is_diurnal: Whether clients are available mostly at night.
+    """
+    return timers.DiurnalAvailability().dependable_share if is_diurnal else 1.0
+
+
+def sensible(
+    num_clients: int, num_rounds: int | None = None, share: float = 1.0
+) -> dict[str, int | float]:
     """Returns settings that make sense for a number of training clients.
 
     Few clients take part often, in large cohorts and few rounds, as that needs the
@@ -41,13 +52,15 @@ def sensible(num_clients: int, num_rounds: int | None = None) -> dict[str, int |
     Args:
         num_clients: Number of training clients.
         num_rounds: Rounds, where they are given.
+        share: Share of the clients that a round can count on being available.
 
     Returns:
         Values by the options' names.
     """
     is_few = num_clients < _FEW_CLIENTS
     rounds = num_rounds or (25 if is_few else 200)
-    cohort = num_clients // 3 if is_few else min(500, num_clients // rounds)
+    most = int(min(1 / 3, share / 2) * num_clients)
+    cohort = most if is_few else min(500, num_clients // rounds)
     words, units, embedding = _SMALL if num_clients < _SOME_CLIENTS else _MEDIUM
     return {
         "cohort_size": max(1, cohort),
@@ -101,9 +114,7 @@ def within_population(
 
 
 def _limits(options: options_lib.TrainingOptions, num_clients: int):
-    share = 1.0
-    if options.diurnal:
-        share = timers.DiurnalAvailability().dependable_share
+    share = available_share(options.diurnal)
     picked = math.ceil(options.cohort_size * options.over_selection)
     # Where not even one round can count on enough clients, they may be asked each time.
     possible = max(share, min(1.0, picked / num_clients))
@@ -124,12 +135,18 @@ class Settings:
     Attributes:
         cohort_size: Clients in a round's sum.
         num_rounds: Rounds.
+        min_separation: MinS.
+        noise_multiplier: z.
         ratio: See `NoiseCheck.ratio`.
+        step: See `NoiseCheck.step`.
     """
 
     cohort_size: int
     num_rounds: int
+    min_separation: int
+    noise_multiplier: float
     ratio: float
+    step: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -250,7 +267,7 @@ class NoiseCheck:
             has_public_text: Whether training began with a public model.
         """
         epsilon = self.epsilon
-        if self.ratio <= LEARNS / 2 or not 0 < epsilon <= 500:
+        if self.ratio <= LEARNS or not 0 < epsilon <= 500:
             if has_public_text:
                 return "The noise hardly limits it; a larger model may help most."
             return (
@@ -258,10 +275,7 @@ class NoiseCheck:
                 "pretrain) would help most."
             )
         best = self.best(epsilon)
-        change = (
-            f"--mechanism=blt --cohort_size={best.cohort_size} "
-            f"--num_rounds={best.num_rounds} at the same epsilon"
-        )
+        change = f"{self._flags(best)} at the same epsilon"
         ratio = best.ratio
         if ratio > self.ratio / 2:
             change, ratio = "ten times the clients, in cohorts as large", ratio / 10
@@ -278,9 +292,7 @@ class NoiseCheck:
         best = self.best(epsilon)
         told = (
             f"{self.num_clients:,} clients and epsilon {epsilon:.3g}: the best "
-            f"settings found, --mechanism=blt --cohort_size={best.cohort_size} "
-            f"--num_rounds={best.num_rounds} --epsilon={epsilon:.3g}, have "
-            f"{best.ratio:.2g}."
+            f"settings found, {self._flags(best)}, have {best.ratio:.2g}."
         )
         if best.ratio <= LEARNS:
             return f"{told} They would work."
@@ -294,6 +306,21 @@ class NoiseCheck:
             "--embedding_size), or public text to begin with (--initial_model)."
         )
 
+    def _flags(self, settings: Settings) -> str:
+        """Returns flags to add to those of the run."""
+        flags = [
+            "--mechanism=blt",
+            f"--cohort_size={settings.cohort_size}",
+            f"--num_rounds={settings.num_rounds}",
+            f"--min_separation={settings.min_separation}",
+        ]
+        if self.options.epsilon is None:
+            flags.append(f"--noise_multiplier={settings.noise_multiplier:.4g}")
+        if settings.step > _LARGEST_STEP:
+            rate = self.options.server_learning_rate * _GOOD_STEP / settings.step
+            flags.append(f"--server_learning_rate={rate:.1g}")
+        return " ".join(flags)
+
     def best(self, epsilon: float) -> Settings:
         """Returns the settings with the smallest ratio, of some that are usual."""
         found = []
@@ -305,12 +332,19 @@ class NoiseCheck:
                     found.append(tried)
         if not found:
             return Settings(
-                self.options.cohort_size, self.options.num_rounds, self.ratio
+                self.options.cohort_size,
+                self.options.num_rounds,
+                self.options.min_separation or 0,
+                self.mechanism.multiplier(0),
+                self.ratio,
+                self.step,
             )
         return min(found, key=lambda settings: settings.ratio)
 
     def _tried(self, cohort: int, rounds: int, epsilon: float) -> Settings | None:
-        if cohort < 1:
+        share = available_share(self.options.diurnal)
+        picked = cohort * self.options.over_selection
+        if cohort < 1 or picked > share * self.num_clients:
             return None
         options = dataclasses.replace(
             self.options,
@@ -330,8 +364,13 @@ class NoiseCheck:
             max_participation=limits.max_participation,
         )
         z = plan.noise_multiplier(epsilon, self.options.delta)
-        length = z * plan.prefix_error * math.sqrt(self.num_parameters)
-        return Settings(cohort, rounds, length / (cohort * rounds))
+        stddev = z * plan.prefix_error / cohort  # of a weight, in clip norms
+        ratio = stddev * math.sqrt(self.num_parameters) / rounds
+        step = 0.0
+        if self.options.server_optimizer == "sgdm" and not self.options.adaptive_clip:
+            clip_norm = self.options.clip_norm or 0.0
+            step = stddev * clip_norm * self.options.server_learning_rate
+        return Settings(cohort, rounds, limits.min_separation, z, ratio, step)
 
 
 def _rounded(number: float) -> int:

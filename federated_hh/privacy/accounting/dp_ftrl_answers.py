@@ -264,8 +264,8 @@ class _Question:
         elif not missing:
             rows += [self._noise_for(plan, epsilon) for epsilon in _EPSILONS]
         why = (
-            "the largest that the population allows; the run has to enforce it "
-            "(--min_separation)"
+            "the largest that the population allows where all are available; the run "
+            "has to enforce it (--min_separation)"
         )
         return [*rows, row("min separation (MinS)", plan.min_separation, why)], plan, z
 

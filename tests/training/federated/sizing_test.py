@@ -138,6 +138,7 @@ class NoiseTest(parameterized.TestCase):
         check = sizing.NoiseCheck.of(options, plans.mechanism(options), 1000, 80_000)
         told = check.advice(has_public_text=False)
         self.assertLess(float(told.rstrip(".").rpartition(" ")[2]), check.ratio / 2)
+        self.assertIn("--min_separation=", told)
         quiet = sizing.NoiseCheck.of(options, plans.mechanism(options), 1000, 100)
         self.assertIn("public text", quiet.advice(has_public_text=False))
         self.assertNotIn("public text", quiet.advice(has_public_text=True))
@@ -149,6 +150,18 @@ class NoiseTest(parameterized.TestCase):
 
 
 class SensibleTest(parameterized.TestCase):
+    @parameterized.parameters(100, 1_092, 3_900)
+    def test_few_clients_are_enough_at_night(self, num_clients):
+        share = sizing.available_share(True)
+        sizes = sizing.sensible(num_clients, share=share)
+        options = options_lib.TrainingOptions(**sizes, epsilon=8.0)
+        options = sizing.within_population(options, num_clients)
+        self.assertGreater(options.min_separation, 0)
+        sampler = plans.sampler(options, num_clients)
+        state = sampler.initialize()
+        for number in range(options.num_rounds):
+            state = sampler.draw(state, number, _stream(6).at(number)).state
+
     def test_a_long_run_is_said_to_be_one(self):
         sizes = sizing.sensible(50_000)
         asked = sizes["cohort_size"] * sizes["num_rounds"]
