@@ -7,14 +7,17 @@ import re
 import stat
 import subprocess
 import sys
+from unittest import mock
 
-from absl.testing import absltest, parameterized
+from absl import flags
+from absl.testing import absltest, flagsaver, parameterized
 
 from federated_hh.command_line import experiment_flags
 from federated_hh.heavy_hitters.triehh import options as triehh_options
 from federated_hh.options import fields
 from federated_hh.populations.options import population_options
 from federated_hh.randomness import noise_keys
+from federated_hh.runtime.worker import startup
 from tests import ROOT, forked_programs
 
 _DATA = ("--population=words.tsv", "--population_format=word_counts")
@@ -107,6 +110,25 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
             )
             self.assertEqual(done.returncode, 2)
             self.assertIn("--noise_key_file: a resumed run has its", done.stderr)
+
+
+class _StopError(Exception):
+    """Ends a program at a point."""
+
+
+class NetworkTest(parameterized.TestCase):
+    @parameterized.parameters(True, False)
+    def test_the_flag_isolates_the_worker(self, wanted):
+        if not flags.FLAGS.is_parsed():
+            flags.FLAGS(["a test"])
+        self.enter_context(flagsaver.flagsaver(isolate_network=wanted))
+        self.enter_context(mock.patch.object(startup, "keep_interrupts"))
+        stop = mock.patch.object(startup, "isolate_workers", side_effect=_StopError)
+        with stop as isolate, self.assertRaises(_StopError):
+            experiment_flags.run_program(
+                ["p"], "p", lambda: None, lambda _: None, is_synthetic=lambda: True
+            )
+        isolate.assert_called_once_with(wanted)
 
 
 class FlagErrorsTest(parameterized.TestCase):
