@@ -77,7 +77,7 @@ class Measure:
         file: Table of the run directory that has it.
         of: Values by repeat, from that table; KeyError where it has none.
         verdict: Sentence on the better run, such as "found more".
-        counts: Whether a repeat without rows has the value 0.
+        counts: True for a count, which is 0 in a repeat without rows.
     """
 
     name: str
@@ -273,8 +273,13 @@ def _price(run: Compared) -> str:
     if run.statement is not None:
         told = run.statement.headline().removeprefix("Privacy").lstrip(":, ")
         return f"{run.name}: {told}"
-    ended = run.record["status"] == "complete"
-    return f"{run.name}: {'states no guarantee' if ended else 'no statement yet'}"
+    return f"{run.name}: {_unstated(run)}"
+
+
+def _unstated(run: Compared) -> str:
+    """Returns why a run without a statement has none."""
+    is_complete = run.record["status"] == "complete"
+    return "states no guarantee" if is_complete else "no statement yet"
 
 
 def _caution(best: Compared, second: Compared) -> list[str]:
@@ -338,9 +343,7 @@ def _privacy(runs: Sequence[Compared]) -> page_blocks.Section:
     rows, reasons = [], []
     for run in runs:
         if run.statement is None:
-            ended = run.record["status"] == "complete"
-            told = "states no guarantee" if ended else "no statement yet"
-            reasons.append(f"* {run.name}: {told}")
+            reasons.append(f"* {run.name}: {_unstated(run)}")
         elif not run.statement.guarantees:
             reasons.append(f"* {run.name}: none: {run.statement.no_guarantee_reason}")
         else:
