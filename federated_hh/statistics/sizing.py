@@ -5,13 +5,14 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from federated_hh.privacy.accounting import answers
-from federated_hh.privacy.dp_ftrl import planning
-from federated_hh.privacy.local import device_policy
+from federated_hh.privacy import searches
+from federated_hh.privacy.local import count_detection, device_policy
 from federated_hh.statistics.analyses import analysis
 
 _MOST_DEVICES = 10**10
 _MOST_EPSILON = 10.0
+# Probability that a value is found.
+_RATE = 0.9
 # Share of the holders below which three reports a device are worth their cost.
 _WORTH = 0.75
 
@@ -53,15 +54,14 @@ class Setting:
                     self.policy, limits=limits, fields={"": limits}
                 )
                 epsilon = analysis.query_epsilon(policy, self.queries, self.num_devices)
-            return _holders(
+            return _counts(
                 population=analysis.reports_expected(self.num_devices, self.drop_out),
                 epsilon=epsilon,
                 delta=self.policy.delta,
                 local_epsilon=limits.local_epsilon,
                 num_queries=1 if self.is_everybody else self.queries,
                 randomizer=self.policy.randomizer.value,
-                min_standard_errors=self.stderrs,
-            )
+            ).holders_needed(_RATE, self.stderrs)
         except ValueError:  # such as a cohort of less than two devices
             return None
 
@@ -83,12 +83,12 @@ class Setting:
         """Raises `ValueError` where no value can be found, with what it would take."""
         if self.holders is not None:
             return
-        least = planning.smallest(
+        least = searches.first_true(
             lambda num: dataclasses.replace(self, num_devices=num).holders is not None,
             self.num_devices,
             _MOST_DEVICES,
         )
-        enough = planning.smallest(
+        enough = searches.first_true(
             lambda tenths: (
                 dataclasses.replace(self, epsilon=tenths / 10).holders is not None
             ),
@@ -143,6 +143,5 @@ def counted(queries: int) -> str:
 
 
 @functools.lru_cache(maxsize=256)
-def _holders(**arguments: Any) -> int | None:
-    found = answers.statistics(**arguments)[0]["value"]
-    return found if isinstance(found, int) else None
+def _counts(**budget: Any) -> count_detection.CountDetection:
+    return count_detection.CountDetection.within(**budget)

@@ -1,15 +1,11 @@
 """The answers of the command line: rows of quantity, value and basis, by mechanism."""
 
-import math
 from collections.abc import Callable
-
-from scipy import special
 
 from federated_hh.privacy.accounting import arguments as of
 from federated_hh.privacy.accounting import dp_ftrl_answers, triehh_answers
 from federated_hh.privacy.accounting.arguments import Rows, row
-from federated_hh.privacy.dp_ftrl import planning
-from federated_hh.privacy.local import anonymity, ldp_triehh_detection
+from federated_hh.privacy.local import anonymity, count_detection
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle.amplification import Method, Reports
 
@@ -143,42 +139,16 @@ def statistics(
     Raises:
         ValueError: An argument is outside its range.
     """
-    kind = shuffling.Randomizer(randomizer)
-    halves = {
-        shuffling.Randomizer.ASYMMETRIC_ONE_HOT: 1,
-        shuffling.Randomizer.SYMMETRIC_ONE_HOT: 2,
-    }
-    if kind not in halves:
-        names = " or ".join(known.value for known in halves)
-        raise ValueError(f"randomizer is {randomizer}; devices send {names}")
-    cohort = population // num_queries
-    if cohort < 2:
-        raise ValueError(
-            f"population is {population:,}; it has to be at least {2 * num_queries:,}, "
-            "two clients for each query"
-        )
-    local = local_epsilon / halves[kind]
-    reports = shuffling.Reports(randomizer=kind, local_epsilon=local)
-    spent = shuffling.amplify(reports, num_reports=cohort, delta=delta)
-    if spent.epsilon > epsilon:
-        local = shuffling.largest_local_epsilon(
-            kind, epsilon=epsilon, delta=delta, num_reports=cohort
-        )
-        reports = shuffling.Reports(randomizer=kind, local_epsilon=local)
-        spent = shuffling.amplify(reports, num_reports=cohort, delta=delta)
-    own, other = ldp_triehh_detection.probabilities_of(randomizer, local)(2)
-    empty = math.sqrt(cohort * other * (1 - other)) / (own - other)
-    quantile = special.ndtri(discovery_rate)
-
-    def stands_out(holders: int) -> bool:
-        asked = holders / num_queries
-        noise = min(asked, cohort) * own * (1 - own)
-        noise += max(0.0, cohort - asked) * other * (1 - other)
-        chosen = asked * (1 - 1 / num_queries) * (own - other) ** 2
-        spread = math.sqrt(noise + chosen) / (own - other)
-        return asked - quantile * spread >= min_standard_errors * empty
-
-    needed = planning.smallest(stands_out, 1, population)
+    counts = count_detection.CountDetection.within(
+        population=population,
+        num_queries=num_queries,
+        epsilon=epsilon,
+        delta=delta,
+        local_epsilon=local_epsilon,
+        randomizer=randomizer,
+    )
+    needed = counts.holders_needed(discovery_rate, min_standard_errors)
+    cohort, local = counts.cohort_size, counts.reports.replacement_epsilon
     return [
         row(
             f"holders for a discovery rate of {discovery_rate:g}",
@@ -187,14 +157,18 @@ def statistics(
             "standard errors of an empty cell; every holder reports it; normal "
             "approximation",
         ),
-        row("standard error of an empty cell", empty, "of one query, in clients"),
+        row(
+            "standard error of an empty cell",
+            counts.standard_error,
+            "of one query, in clients",
+        ),
         row("cohort size of a query", cohort, f"{num_queries} disjoint cohorts"),
-        row("local epsilon of a report", reports.replacement_epsilon, "replacement"),
+        row("local epsilon of a report", local, "replacement"),
         row(
             f"epsilon to quote at delta = {delta:g}",
-            spent.epsilon,
-            f"{spent.adjacency.value}, of all queries: a client is asked once; "
-            f"{spent.bound}",
+            counts.spent.epsilon,
+            f"{counts.spent.adjacency.value}, of all queries: a client is asked once; "
+            f"{counts.spent.bound}",
         ),
     ]
 

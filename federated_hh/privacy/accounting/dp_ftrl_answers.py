@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from federated_hh.options import checks
-from federated_hh.privacy import conversions, guarantee
+from federated_hh.privacy import conversions, guarantee, searches
 from federated_hh.privacy.accounting import arguments as of
 from federated_hh.privacy.accounting import paper_tables
 from federated_hh.privacy.accounting.arguments import Rows, row
@@ -351,10 +351,10 @@ class _Question:
             return conversions.zcdp_to_epsilon(rho, self.delta) <= epsilon
 
         if name == "population":
-            found = planning.smallest(is_private, sizes["cohort_size"], _MOST_CLIENTS)
+            found = searches.first_true(is_private, sizes["cohort_size"], _MOST_CLIENTS)
         else:
             most = _MOST_ROUNDS if name == "num_rounds" else sizes["population"]
-            found = planning.smallest(lambda n: not is_private(n), 1, most)
+            found = searches.first_true(lambda n: not is_private(n), 1, most)
             found = most if found is None else found - 1
         if not found:
             raise ValueError(

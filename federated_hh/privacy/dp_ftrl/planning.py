@@ -9,7 +9,6 @@ plan.noise_multiplier(epsilon=8.0, delta=1e-10)
 import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Self
 
 from federated_hh.options import checks
@@ -206,25 +205,3 @@ class TrainingPlan:
             min_separation=self.min_separation,
             max_participation=self.max_participation,
         )
-
-
-def smallest(enough: Callable[[int], bool], least: int, most: int) -> int | None:
-    """Returns the smallest integer at which a condition that stays true holds.
-
-    Args:
-        enough: The condition; true for all integers above one for which it is true.
-        least: Smallest integer to try.
-        most: Largest integer to try.
-
-    Returns:
-        The integer; None if the condition fails at `most`.
-    """
-    low, high = least - 1, least
-    while not enough(high):
-        if high >= most:
-            return None
-        low, high = high, min(2 * high, most)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high

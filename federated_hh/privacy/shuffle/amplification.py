@@ -11,9 +11,10 @@ exchanged for another. A user who sends several reports is protected report by r
 import dataclasses
 import enum
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from federated_hh.options import checks
+from federated_hh.privacy import searches
 from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.shuffle import (
     blanket,
@@ -312,15 +313,13 @@ def minimum_reports(
     if method not in (None, *reports.methods):
         raise ValueError(f"method {method} is not proved for {reports.randomizer}")
     checks.probability(delta=delta)
-    high = 2
-    while not enough(high):
-        if high > LARGEST_COHORT:
-            raise ValueError(
-                f"no cohort up to {LARGEST_COHORT:.0e} gives epsilon = {epsilon:g} at "
-                f"delta = {delta:g} with local_epsilon = {reports.local_epsilon:g}"
-            )
-        high *= 4
-    return _bisect_integers(enough, max(1, high // 4), high)
+    found = searches.first_true(enough, 2, LARGEST_COHORT)
+    if found is None:
+        raise ValueError(
+            f"no cohort up to {LARGEST_COHORT:.0e} gives epsilon = {epsilon:g} at "
+            f"delta = {delta:g} with local_epsilon = {reports.local_epsilon:g}"
+        )
+    return found
 
 
 def largest_local_epsilon(
@@ -402,11 +401,3 @@ def _bound_epsilon(
         ).epsilon(delta)
     stronger = method is Method.CLONES_2022
     return clones.ClonePair(local, num_reports, stronger=stronger).epsilon(delta)
-
-
-def _bisect_integers(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Returns the smallest count that holds, given that `high` does and `low` not."""
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
