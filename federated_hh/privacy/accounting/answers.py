@@ -3,7 +3,11 @@
 from collections.abc import Callable
 
 from federated_hh.privacy.accounting import arguments as of
-from federated_hh.privacy.accounting import dp_ftrl_answers, triehh_answers
+from federated_hh.privacy.accounting import (
+    dp_ftrl_answers,
+    tree_against_blt,
+    triehh_answers,
+)
 from federated_hh.privacy.accounting.arguments import Rows, row
 from federated_hh.privacy.local import anonymity, count_detection
 from federated_hh.privacy.shuffle import amplification as shuffling
@@ -187,7 +191,7 @@ ANSWERS: dict[str, Callable[..., Rows]] = {
     "blt": dp_ftrl_answers.blt,
     "banded": dp_ftrl_answers.banded,
     "dp_fedavg": dp_ftrl_answers.dp_fedavg,
-    "tree_against_blt": dp_ftrl_answers.tree_against_blt,
+    "tree_against_blt": tree_against_blt.tree_against_blt,
     "shuffle": shuffle,
     "triehh": triehh_answers.triehh,
     "ldp_triehh": triehh_answers.ldp_triehh,

@@ -1,18 +1,15 @@
-"""The command line's answers on training: a noise tree, BLT, and both compared."""
+"""The command line's answers on a training run, planned or given."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from federated_hh.options import checks
 from federated_hh.privacy import conversions, guarantee, searches
 from federated_hh.privacy.accounting import arguments as of
-from federated_hh.privacy.accounting import paper_tables
 from federated_hh.privacy.accounting.arguments import Rows, row
 from federated_hh.privacy.dp_ftrl import blt as blt_lib
 from federated_hh.privacy.dp_ftrl import (
-    correlated_noise,
     noise_calibration,
     planning,
     toeplitz,
@@ -70,7 +67,6 @@ def dp_ftrl(
     limits = (min_separation, max_participation)
     rows, plan, z = question.answer(num_rounds, population, cohort_size, *limits)
     rows += [
-        row("max participation (MaxP)", plan.max_participation, _UNIT),
         row("rounds of each tree", _abridged(plan.lengths), ""),
         row("squared sensitivity (S2)", plan.square_sensitivity, "exact worst case"),
     ]
@@ -119,23 +115,23 @@ def blt(
     def restarts(rounds: int) -> tuple[int, ...]:
         return _restart_rounds(rounds, restart_first, restart_period)
 
-    def matrix(rounds: int, separation: int, most: int) -> blt_lib.Blt:
-        if forgotten is not None and weights is not None and buffers is None:
-            return blt_lib.Blt(
-                _numbers("forgotten", forgotten), _numbers("weights", weights)
-            )
-        if forgotten is not None or weights is not None:
-            raise ValueError("give forgotten and weights, or buffers, or none of them")
-        return _best_matrix(rounds, separation, most, buffers)
-
-    question = _Question("blt", noise_multiplier, epsilon, delta, restarts, matrix)
+    matrix = None
+    if forgotten is not None and weights is not None and buffers is None:
+        matrix = blt_lib.Blt(
+            _numbers("forgotten", forgotten), _numbers("weights", weights)
+        )
+    elif forgotten is not None or weights is not None:
+        raise ValueError("give forgotten and weights, or buffers, or none of them")
+    question = _Question(
+        *("blt", noise_multiplier, epsilon, delta, restarts),
+        *(matrix, 2 if buffers is None else buffers),
+    )
     limits = (min_separation, max_participation)
     rows, plan, z = question.answer(num_rounds, population, cohort_size, *limits)
     assert isinstance(plan.matrix, blt_lib.Blt)
     worst = "exact worst case" if len(plan.lengths) == 1 else "bound over the blocks"
     forgotten = _listed(plan.matrix.forgotten)
     rows += [
-        row("max participation (MaxP)", plan.max_participation, _UNIT),
         row("rounds of each block", _abridged(plan.lengths), ""),
         row("forgotten a round", forgotten, "1 - q of each buffer"),
         row("weights", _listed(plan.matrix.weights), "w of each buffer"),
@@ -147,46 +143,41 @@ def blt(
     return rows + _noise(plan, z, cohort_size)
 
 
-def banded(
-    *,
-    num_rounds: of.NumRounds | None = None,
-    noise_multiplier: of.NoiseMultiplier | None = None,
-    epsilon: of.Epsilon | None = None,
-    delta: of.Delta = _DELTA,
-    population: of.Population | None = None,
-    cohort_size: of.CohortSize | None = None,
-    min_separation: of.MinSeparation | None = None,
-    max_participation: of.MaxParticipation | None = None,
-) -> Rows:
-    """Answers for a run with banded noise, of MinS + 1 bands.
+def _without_parameters(mechanism: str, noise: str) -> Callable[..., Rows]:
+    """Returns the answers of a mechanism that has no parameters of its own.
 
-    Raises:
-        ValueError: An argument is outside its range, or too few or too many are given.
+    Args:
+        mechanism: One of `planning.MECHANISMS`.
+        noise: The noise, for the docstring.
     """
-    question = _Question("banded", noise_multiplier, epsilon, delta)
-    limits = (min_separation, max_participation)
-    return question.plain(num_rounds, population, cohort_size, *limits)
+
+    def answer(
+        *,
+        num_rounds: of.NumRounds | None = None,
+        noise_multiplier: of.NoiseMultiplier | None = None,
+        epsilon: of.Epsilon | None = None,
+        delta: of.Delta = _DELTA,
+        population: of.Population | None = None,
+        cohort_size: of.CohortSize | None = None,
+        min_separation: of.MinSeparation | None = None,
+        max_participation: of.MaxParticipation | None = None,
+    ) -> Rows:
+        question = _Question(mechanism, noise_multiplier, epsilon, delta)
+        limits = (min_separation, max_participation)
+        rows, plan, z = question.answer(num_rounds, population, cohort_size, *limits)
+        square = plan.square_sensitivity
+        rows.append(row("squared sensitivity", square, "exact worst case"))
+        if z is None:
+            return rows
+        rows += _all_adjacencies(plan.rho(z), delta)
+        return rows + _noise(plan, z, cohort_size)
+
+    answer.__doc__ = f"Answers for a run with {noise}."
+    return answer
 
 
-def dp_fedavg(
-    *,
-    num_rounds: of.NumRounds | None = None,
-    noise_multiplier: of.NoiseMultiplier | None = None,
-    epsilon: of.Epsilon | None = None,
-    delta: of.Delta = _DELTA,
-    population: of.Population | None = None,
-    cohort_size: of.CohortSize | None = None,
-    min_separation: of.MinSeparation | None = None,
-    max_participation: of.MaxParticipation | None = None,
-) -> Rows:
-    """Answers for a run with independent noise in each round.
-
-    Raises:
-        ValueError: An argument is outside its range, or too few or too many are given.
-    """
-    question = _Question("dp_fedavg", noise_multiplier, epsilon, delta)
-    limits = (min_separation, max_participation)
-    return question.plain(num_rounds, population, cohort_size, *limits)
+banded = _without_parameters("banded", "banded noise, of MinS + 1 bands")
+dp_fedavg = _without_parameters("dp_fedavg", "independent noise in each round")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,8 +190,8 @@ class _Question:
         epsilon: Wanted epsilon; None if it is not given.
         delta: Delta of the guarantee.
         restarts: Returns the restarts of a run of so many rounds.
-        matrix: Returns the noise's matrix for rounds, MinS and MaxP; None for the
-            mechanism's best.
+        matrix: The noise's matrix; None for the mechanism's best.
+        buffers: Most buffers of the best BLT.
     """
 
     mechanism: str
@@ -208,7 +199,8 @@ class _Question:
     epsilon: float | None
     delta: float
     restarts: Callable[[int], tuple[int, ...]] = lambda rounds: ()
-    matrix: Callable[[int, int, int], toeplitz.Matrix] | None = None
+    matrix: toeplitz.Matrix | None = None
+    buffers: int = 2
 
     def answer(
         self,
@@ -220,17 +212,27 @@ class _Question:
     ) -> tuple[Rows, planning.TrainingPlan, float | None]:
         """Returns the answer's first rows, the plan, and z where there is one."""
         if population is None and cohort_size is None and min_separation is not None:
-            return self._of_limits(num_rounds, min_separation, max_participation)
-        if min_separation is not None or max_participation is not None:
+            answered = self._of_limits(num_rounds, min_separation, max_participation)
+        else:
+            sizes = {
+                "population": population,
+                "cohort_size": cohort_size,
+                "num_rounds": num_rounds,
+            }
+            answered = self._of_sizes(sizes, (min_separation, max_participation))
+        rows, plan, z = answered
+        most = row("max participation (MaxP)", plan.max_participation, _UNIT)
+        return [*rows, most], plan, z
+
+    def _of_sizes(
+        self, sizes: dict[str, Any], limits: tuple[int | None, int | None]
+    ) -> tuple[Rows, planning.TrainingPlan, float | None]:
+        """Answers for a population, a cohort and rounds, of which one may be None."""
+        if limits != (None, None):
             raise ValueError(
                 "min_separation and max_participation follow from population, "
                 "cohort_size and num_rounds; give either the former or the latter"
             )
-        sizes = {
-            "population": population,
-            "cohort_size": cohort_size,
-            "num_rounds": num_rounds,
-        }
         missing = [name for name, value in sizes.items() if value is None]
         wanted = [self.noise_multiplier, self.epsilon]
         if len(missing) > 1 or (missing and None in wanted):
@@ -248,7 +250,7 @@ class _Question:
         rows = []
         if missing:
             name, found = missing[0], self._solve(missing[0], sizes)
-            sizes[name] = found
+            sizes = {**sizes, name: found}
             which = "most" if name != "population" else "fewest"
             why = f"the {which} for epsilon {self.epsilon:g} at z = {wanted[0]:g}"
             rows.append(row(_NAMES[name], found, why))
@@ -256,8 +258,7 @@ class _Question:
         z = self.noise_multiplier
         if not missing and self.epsilon is not None:
             z = plan.noise_multiplier(self.epsilon, self.delta)
-            why = f"the least for epsilon {self.epsilon:g} at delta = {self.delta:g}"
-            rows.append(row("noise multiplier (z)", z, why))
+            rows.append(self._least(z))
         elif not missing and z is not None:
             spent = conversions.zcdp_to_epsilon(plan.rho(z), self.delta)
             rows.append(row(f"epsilon at delta = {self.delta:g}", spent, _QUOTE))
@@ -280,21 +281,9 @@ class _Question:
             f"epsilon {replaced:.4g}",
         )
 
-    def plain(self, *sizes: int | None) -> Rows:
-        """Returns the answer where the mechanism has no parameters of its own."""
-        rows, plan, z = self.answer(*sizes)
-        rows += [
-            row("max participation (MaxP)", plan.max_participation, _UNIT),
-            row("squared sensitivity", plan.square_sensitivity, "exact worst case"),
-        ]
-        if z is None:
-            return rows
-        rows += _all_adjacencies(plan.rho(z), self.delta)
-        return rows + _noise(plan, z, sizes[2])
-
     def _of_limits(
         self, num_rounds: int | None, min_separation: int, max_participation: int | None
-    ) -> tuple[Rows, planning.TrainingPlan, float]:
+    ) -> tuple[Rows, planning.TrainingPlan, float | None]:
         """Answers for given MinS and MaxP."""
         if num_rounds is None or (self.noise_multiplier is None) == (
             self.epsilon is None
@@ -308,8 +297,11 @@ class _Question:
             return [], plan, self.noise_multiplier
         assert self.epsilon is not None
         z = plan.noise_multiplier(self.epsilon, self.delta)
+        return [self._least(z)], plan, z
+
+    def _least(self, noise_multiplier: float) -> dict[str, Any]:
         why = f"the least for epsilon {self.epsilon:g} at delta = {self.delta:g}"
-        return [row("noise multiplier (z)", z, why)], plan, z
+        return row("noise multiplier (z)", noise_multiplier, why)
 
     def _plan(self, sizes: Mapping[str, Any]) -> planning.TrainingPlan:
         limits = planning.limits_of_population(
@@ -322,19 +314,14 @@ class _Question:
     def _of(
         self, rounds: int, separation: int, most: int | None
     ) -> planning.TrainingPlan:
-        restarts = self.restarts(rounds)
-        matrix = None
-        if self.matrix is not None:
-            block = max(tree_aggregation.tree_lengths(rounds, restarts))
-            possible = tree_aggregation.largest_participation(rounds, separation)
-            matrix = self.matrix(block, separation, most or possible)
         return planning.TrainingPlan(
             mechanism=self.mechanism,
             num_rounds=rounds,
             min_separation=separation,
             max_participation=most,
-            restart_rounds=restarts,
-            matrix=matrix,
+            restart_rounds=self.restarts(rounds),
+            matrix=self.matrix,
+            num_buffers=self.buffers,
         )
 
     def _solve(self, name: str, sizes: Mapping[str, Any]) -> int:
@@ -362,149 +349,6 @@ class _Question:
                 f"delta {self.delta:g}; raise noise_multiplier or epsilon"
             )
         return found
-
-
-def tree_against_blt(
-    *,
-    delta: of.Delta,
-    noise_multiplier: of.NoiseMultiplier | None = None,
-    num_rounds: of.NumRounds | None = None,
-    min_separation: of.MinSeparation | None = None,
-    max_participation: of.MaxParticipation | None = None,
-    table: of.Table | None = None,
-) -> Rows:
-    """Answers the cost of a noise tree's run with correlated noise.
-
-    Returns:
-        For one run, a row a mechanism; for the table, a row a run.
-
-    Raises:
-        ValueError: An argument is outside its range, or they do not go together.
-    """
-    if table is not None:
-        given = (noise_multiplier, num_rounds, min_separation, max_participation)
-        if any(value is not None for value in given):
-            raise ValueError("table goes with delta alone")
-        return _xu_rows(delta)
-    if noise_multiplier is None or num_rounds is None or min_separation is None:
-        raise ValueError(
-            "give noise_multiplier, num_rounds and min_separation of the tree, or table"
-        )
-    tree = _tree(noise_multiplier, num_rounds, min_separation, max_participation)
-    bands = min(min_separation + 1, num_rounds)
-    of_tree = _of_tree(tree)
-    found = {
-        "tree": of_tree,
-        **{f"BLT, {d} buffers": _of_blt(tree, d) for d in (2, 3, 4)},
-        f"banded, {bands} bands": _of_matrix(tree, toeplitz.SquareRoot(bands)),
-        "independent": _of_matrix(tree, toeplitz.SquareRoot(1)),
-    }
-    return [
-        {
-            "mechanism": name,
-            "noise": noise.error,
-            "of the tree's": noise.error / of_tree.error,
-            "z for it": noise.multiplier,
-            "rho at the tree's noise": noise.rho,
-            "epsilon": conversions.zcdp_to_epsilon(noise.rho, delta),
-        }
-        for name, noise in found.items()
-    ]
-
-
-class _Noise(NamedTuple):
-    """A mechanism in a tree's place.
-
-    Attributes:
-        error: Standard deviation of the noise on the worst prefix sum, in clip norms,
-            at the tree's rho.
-        multiplier: Noise multiplier (z) at the tree's rho.
-        rho: The rho at the tree's noise.
-    """
-
-    error: float
-    multiplier: float
-    rho: float
-
-
-def _tree(
-    multiplier: float, rounds: int, separation: int, most: int | None
-) -> tree_aggregation.TreeAggregation:
-    return tree_aggregation.TreeAggregation(
-        noise_multiplier=multiplier,
-        num_rounds=rounds,
-        min_separation=separation,
-        max_participation=most,
-    )
-
-
-def _of_tree(tree: tree_aggregation.TreeAggregation) -> _Noise:
-    error = tree_aggregation.largest_error(tree.tree_lengths)
-    return _Noise(tree.noise_multiplier * error, tree.noise_multiplier, tree.rho)
-
-
-def _of_matrix(
-    tree: tree_aggregation.TreeAggregation, matrix: toeplitz.Matrix
-) -> _Noise:
-    """Returns correlated noise in the tree's place."""
-    rounds, most = tree.num_rounds, tree.max_participation
-    assert most is not None  # the constructor sets it
-    square = toeplitz.square_sensitivity(
-        matrix.coefficients(rounds), most, tree.min_separation
-    )
-    slack = correlated_noise.numeric_slack(matrix, rounds)
-    error = toeplitz.largest_error(matrix, rounds)
-    left = math.sqrt(2 * tree.rho) - slack
-    if left <= 0:
-        raise ValueError(
-            f"noise_multiplier is {tree.noise_multiplier:g}: what rounding of floats "
-            "can tell is more than the tree spends, so no other noise costs as little; "
-            "it has to be smaller"
-        )
-    multiplier = math.sqrt(square) / left
-    rho = correlated_noise.zcdp(square, _of_tree(tree).error / error, slack)
-    return _Noise(multiplier * error, multiplier, rho)
-
-
-def _of_blt(tree: tree_aggregation.TreeAggregation, buffers: int) -> _Noise:
-    """Returns the best BLT in the tree's place."""
-    rounds, most = tree.num_rounds, tree.max_participation
-    return _of_matrix(tree, _best_matrix(rounds, tree.min_separation, most, buffers))
-
-
-def _xu_rows(delta: float) -> Rows:
-    rows = []
-    multiplier = paper_tables.XU_NOISE_MULTIPLIER
-    for name, rounds, separation, most, _ in paper_tables.xu_models():
-        tree = _tree(multiplier, rounds, separation, most)
-        found = _of_blt(tree, 2)
-        rows.append(
-            {
-                "run": name,
-                "rounds": rounds,
-                "MinS": separation,
-                "MaxP": most,
-                "tree: z": multiplier,
-                "rho": tree.rho,
-                "epsilon": conversions.zcdp_to_epsilon(tree.rho, delta),
-                "BLT, same noise: rho": found.rho,
-                "its epsilon": conversions.zcdp_to_epsilon(found.rho, delta),
-                "BLT, same rho: z": found.multiplier,
-                "noise of the tree's": found.error / _of_tree(tree).error,
-            }
-        )
-    return rows
-
-
-def _best_matrix(
-    rounds: int, separation: int, most: int | None, buffers: int | None
-) -> blt_lib.Blt:
-    return blt_lib.optimal(
-        checks.integer(num_rounds=rounds, least=1, most=_MOST_ROUNDS),
-        min_separation=separation,
-        max_participation=most,
-        num_buffers=2 if buffers is None else buffers,
-    )
 
 
 def _all_adjacencies(rho: float, delta: float) -> Rows:

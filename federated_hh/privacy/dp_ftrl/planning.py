@@ -91,6 +91,7 @@ class TrainingPlan:
         max_participation: Enforced MaxP; None for what MinS allows.
         restart_rounds: Rounds (from 0, increasing) after which the noise restarts.
         matrix: The matrix that correlates the noise; None for the mechanism's best.
+        num_buffers: Most buffers of the best BLT, 1 to 4.
     """
 
     mechanism: str
@@ -99,6 +100,7 @@ class TrainingPlan:
     max_participation: int | None = None
     restart_rounds: tuple[int, ...] = ()
     matrix: toeplitz.Matrix | None = None
+    num_buffers: int = 2
 
     def __post_init__(self):
         checks.holds(
@@ -204,4 +206,5 @@ class TrainingPlan:
             block,
             min_separation=self.min_separation,
             max_participation=self.max_participation,
+            num_buffers=self.num_buffers,
         )
