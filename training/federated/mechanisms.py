@@ -86,17 +86,20 @@ class Mechanism:
             matrix: The matrix that correlates the noise.
             factor: Factor on rho of an encoding that lengthens updates, at least 1.
         """
-        from federated_hh.privacy.dp_ftrl import correlated_noise, noise_calibration
+        from federated_hh.privacy.dp_ftrl import noise_calibration, planning
 
-        given = limits._asdict() | {"restart_rounds": restart_rounds}
-        if matrix is not None:
-            rho_of = correlated_noise.worst_zcdp(matrix, **given)
-            return noise_calibration.noise_multiplier_of(
-                lambda z: factor * rho_of(z), epsilon, delta
-            )
-        found = noise_calibration.noise_multiplier_for(
-            epsilon, delta, **given, independent_noise=not self.can_restart
+        family = "dp_ftrl" if self.can_restart else "dp_fedavg"
+        plan = planning.TrainingPlan(
+            mechanism=family if matrix is None else "blt",  # or any other with it
+            **limits._asdict(),
+            restart_rounds=tuple(restart_rounds),
+            matrix=matrix,
         )
+        if matrix is not None:
+            return noise_calibration.noise_multiplier_of(
+                lambda z: factor * plan.rho(z), epsilon, delta
+            )
+        found = plan.noise_multiplier(epsilon, delta)
         # Without correlation, rho is proportional to 1 / z^2.
         return found * math.sqrt(factor) if factor > 1 else found
 

@@ -22,7 +22,7 @@ released. So the state has them encrypted with the noise key, again in each roun
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -164,34 +164,6 @@ def zcdp(square: float, noise_multiplier: float, slack: float) -> float:
     )
 
 
-def worst_zcdp(
-    matrix: toeplitz.Matrix,
-    *,
-    num_rounds: int,
-    min_separation: int,
-    max_participation: int,
-    restart_rounds: Sequence[int] = (),
-) -> Callable[[float], float]:
-    """Returns rho in the worst case as a function of the noise multiplier.
-
-    Args:
-        matrix: C, from restart to restart.
-        num_rounds: Rounds T, at least 1.
-        min_separation: MinS, rounds strictly between participations.
-        max_participation: MaxP.
-        restart_rounds: Rounds (from 0, increasing) after which the noise restarts.
-
-    Raises:
-        ValueError: An argument is outside its range.
-    """
-    lengths = tree_aggregation.tree_lengths(num_rounds, restart_rounds)
-    square = toeplitz.square_sensitivity_of_blocks(
-        matrix, lengths, max_participation, min_separation
-    )
-    slack = numeric_slack(matrix, num_rounds)
-    return lambda noise_multiplier: zcdp(square, noise_multiplier, slack)
-
-
 @identities.identity(
     "CorrelatedNoise",
     "num_rounds clip_norm noise_multiplier adaptive_clip restart_rounds matrix",
@@ -277,14 +249,14 @@ class CorrelatedNoise(update_noise.RestartedNoise):
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:
         """Returns rho in the worst case; see `model_updates.UpdateMechanism`."""
         limits = update_noise.possible_limits(limits, num_rounds)
-        rho_of = worst_zcdp(
+        square = toeplitz.square_sensitivity_of_blocks(
             self.matrix,
-            num_rounds=num_rounds,
-            min_separation=limits.min_separation,
-            max_participation=limits.max_participation,
-            restart_rounds=self.restarts_before(num_rounds),
+            self._lengths(num_rounds),
+            limits.max_participation,
+            limits.min_separation,
         )
-        return rho_of(self.noise_multiplier)
+        slack = numeric_slack(self.matrix, num_rounds)
+        return zcdp(square, self.noise_multiplier, slack)
 
     def observed_zcdp(
         self, clients: np.ndarray, rounds: np.ndarray, num_rounds: int

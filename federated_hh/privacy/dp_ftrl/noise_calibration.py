@@ -1,59 +1,14 @@
 """The noise that a wanted guarantee needs, and its split over sums and counts."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from federated_hh.options import checks
 from federated_hh.privacy import conversions, loss_composition
-from federated_hh.privacy.dp_ftrl import tree_aggregation
 from federated_hh.privacy.shuffle import clones
 
 # More than this is no guarantee, whatever delta is.
 LARGEST_EPSILON = 1000.0
-
-
-def noise_multiplier_for(
-    epsilon: float,
-    delta: float,
-    *,
-    num_rounds: int,
-    min_separation: int = 0,
-    max_participation: int | None = None,
-    restart_rounds: Sequence[int] = (),
-    independent_noise: bool = False,
-) -> float:
-    """Finds the smallest noise multiplier for a wanted guarantee of a training run.
-
-    Args:
-        epsilon: Wanted epsilon for zero-out of one client, in (0, 1000].
-        delta: Wanted delta, in (0, 1).
-        num_rounds: Rounds T that are planned, at least 1.
-        min_separation: MinS, rounds strictly between two participations of a client.
-        max_participation: MaxP; None for what MinS allows.
-        restart_rounds: Rounds after which a new tree starts.
-        independent_noise: Whether every round's sum has noise of its own (DP-FedAvg)
-            and not that of a tree (DP-FTRL).
-
-    Returns:
-        z, at most 1e-9 (relative) above the smallest with which the zCDP of the
-        worst participation is converted to at most `epsilon`. Where the clip norm is
-        estimated too, this is the z of both (`delta_noise_multiplier` splits it).
-
-    Raises:
-        ValueError: An argument is outside its range.
-    """
-    run = tree_aggregation.TreeAggregation(
-        noise_multiplier=1.0,
-        num_rounds=num_rounds,
-        min_separation=min_separation,
-        max_participation=max_participation,
-        restart_rounds=tuple(restart_rounds),
-    )
-    assert run.max_participation is not None
-    square_sum = run.max_participation if independent_noise else run.square_sum
-    return noise_multiplier_of(
-        lambda multiplier: tree_aggregation.zcdp(square_sum, multiplier), epsilon, delta
-    )
 
 
 def noise_multiplier_of(
@@ -67,7 +22,9 @@ def noise_multiplier_of(
         delta: Wanted delta, in (0, 1).
 
     Returns:
-        z; see `noise_multiplier_for`.
+        z, at most 1e-9 (relative) above the smallest whose zCDP is converted to at
+        most `epsilon`. Where the clip norm is estimated too, this is the z of both
+        (`delta_noise_multiplier` splits it).
 
     Raises:
         ValueError: An argument is outside its range.

@@ -4,8 +4,14 @@ import math
 
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy.dp_ftrl import noise_calibration
+from federated_hh.privacy.dp_ftrl import noise_calibration, planning
 from federated_hh.privacy.dp_ftrl.tree_aggregation import TreeAggregation
+
+
+def _noise_multiplier(epsilon, delta, independent_noise=False, **limits):
+    mechanism = "dp_fedavg" if independent_noise else "dp_ftrl"
+    plan = planning.TrainingPlan(mechanism=mechanism, **limits)
+    return plan.noise_multiplier(epsilon, delta)
 
 
 class TargetTest(parameterized.TestCase):
@@ -19,7 +25,7 @@ class TargetTest(parameterized.TestCase):
         import dp_accounting
 
         for epsilon in (0.5, 2.0, 8.0):
-            found = noise_calibration.noise_multiplier_for(
+            found = _noise_multiplier(
                 epsilon,
                 1e-10,
                 num_rounds=rounds,
@@ -40,21 +46,17 @@ class TargetTest(parameterized.TestCase):
 
     def test_independent_noise_counts_participations(self):
         values = {"num_rounds": 100, "min_separation": 9, "max_participation": 4}
-        independent = noise_calibration.noise_multiplier_for(
-            2.0, 1e-8, independent_noise=True, **values
-        )
-        single = noise_calibration.noise_multiplier_for(2.0, 1e-8, num_rounds=1)
+        independent = _noise_multiplier(2.0, 1e-8, independent_noise=True, **values)
+        single = _noise_multiplier(2.0, 1e-8, num_rounds=1)
         self.assertAlmostEqual(independent / single, 2.0, places=7)
-        tree = noise_calibration.noise_multiplier_for(2.0, 1e-8, **values)
+        tree = _noise_multiplier(2.0, 1e-8, **values)
         square_sum = TreeAggregation(noise_multiplier=1.0, **values).square_sum
         self.assertAlmostEqual(tree / single, math.sqrt(square_sum), places=6)
 
     def test_restarts_count(self):
         values = {"num_rounds": 64, "min_separation": 7}
-        whole = noise_calibration.noise_multiplier_for(1.0, 1e-6, **values)
-        parts = noise_calibration.noise_multiplier_for(
-            1.0, 1e-6, restart_rounds=(15, 31, 47), **values
-        )
+        whole = _noise_multiplier(1.0, 1e-6, **values)
+        parts = _noise_multiplier(1.0, 1e-6, restart_rounds=(15, 31, 47), **values)
         self.assertLess(parts, 0.9 * whole)
 
     @parameterized.parameters(1e-9, 0.01, 1.0, 40.0, 1000.0)
@@ -62,7 +64,7 @@ class TargetTest(parameterized.TestCase):
         from federated_hh.privacy import conversions
 
         for delta in (1e-15, 1e-5, 0.5):
-            found = noise_calibration.noise_multiplier_for(epsilon, delta, num_rounds=7)
+            found = _noise_multiplier(epsilon, delta, num_rounds=7)
             run = TreeAggregation(noise_multiplier=found, num_rounds=7)
             self.assertLessEqual(conversions.zcdp_to_epsilon(run.rho, delta), epsilon)
             run = TreeAggregation(noise_multiplier=found * (1 - 1e-8), num_rounds=7)
@@ -79,7 +81,7 @@ class TargetTest(parameterized.TestCase):
     def test_bad_input(self, change, message):
         values = {"epsilon": 1.0, "delta": 1e-6, "num_rounds": 10}
         with self.assertRaisesRegex(ValueError, message):
-            noise_calibration.noise_multiplier_for(**(values | change))
+            _noise_multiplier(**(values | change))
 
 
 class LocalEpsilonTest(parameterized.TestCase):
