@@ -120,8 +120,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     text = _PROGRAM.prepare_text(vocabulary)
     num_training = text.num_clients - options.num_held_out_clients
     if num_training > 0:  # fewer are refused with the clients
-        options = sizing.within_population(options, num_training)
-        mechanism = plans.mechanism(options, num_parameters)
+        limited = sizing.within_population(options, num_training)
+        if limited is not options:
+            options, mechanism = limited, plans.mechanism(limited, num_parameters)
     noise = sizing.NoiseCheck.of(
         options, mechanism, max(num_training, 1), num_parameters
     )
@@ -243,13 +244,13 @@ def _choose_sizes() -> None:
     from training.federated import sizing
 
     given = flags.FLAGS
-    names = [] if given.cohort_size else ["cohort_size"]
-    names += [n for n in ("num_rounds",) if names and not given[n].present]
-    names += [n for n in ("clip_norm",) if given.mechanism != "fedavg"]
+    names = [] if given.cohort_size else ["cohort_size", "num_rounds"]
+    if given.mechanism != "fedavg":
+        names.append("clip_norm")
     if not any(given[name].present for name in _MODEL_GIVEN):
         names += _MODEL_SIZES
-    names = [name for name in names if not given[name].present]
-    if given.resume or not names:
+    names = _PROGRAM.not_given(*names)
+    if not names:
         return
     for name in names:
         # Fewer words are encoded again where there turn out to be few clients.
@@ -259,7 +260,7 @@ def _choose_sizes() -> None:
     _PROGRAM.check()  # before data are read
     num_training = max(1, _num_clients() - given.num_held_out_clients)
     rounds = None if "num_rounds" in names else given.num_rounds
-    share = sizing.available_share(given.diurnal) / given.over_selection
+    share = sizing.available_share(given.diurnal, given.over_selection)
     sensible = sizing.sensible(num_training, rounds, share)
     _PROGRAM.choose(
         {name: sensible[name] for name in names}, f"{num_training:,} training clients"

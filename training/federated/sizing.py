@@ -8,6 +8,7 @@ from federated_hh.privacy import conversions
 from federated_hh.privacy.dp_ftrl import model_updates, planning, update_noise
 from federated_hh.rounds import timers
 from training.federated import options as options_lib
+from training.federated import plans
 
 # Ratios of the noise on the model after the last round to the longest way that clipped
 # updates can take it. Measured with the model of configs/training_demo.flagfile, whose
@@ -31,13 +32,15 @@ _ROUNDS = (25, 50, 100, 200, 400)
 _PASSES = (1, 2, 4, 8)
 
 
-def available_share(is_diurnal: bool) -> float:
-    """Returns the share of the clients that a round can count on.
+def available_share(is_diurnal: bool, over_selection: float = 1.0) -> float:
+    """Returns the share of the clients that a round's sum can count on.
 
     Args:
-        is_diurnal: Whether clients are available mostly at night.
+        is_diurnal: True if clients are available mostly at night.
+        over_selection: Clients picked for each that is needed, at least 1.
     """
-    return timers.DiurnalAvailability().dependable_share if is_diurnal else 1.0
+    share = timers.DiurnalAvailability().dependable_share if is_diurnal else 1.0
+    return share / over_selection
 
 
 def sensible(
@@ -79,7 +82,8 @@ def long_run(options: options_lib.TrainingOptions, num_clients: int) -> str:
         options: The run's settings.
         num_clients: Number of training clients.
     """
-    sizes = sensible(num_clients)
+    share = available_share(options.diurnal, options.over_selection)
+    sizes = sensible(num_clients, share=share)
     usual = sizes["cohort_size"] * sizes["num_rounds"]
     asked = options.cohort_size * options.num_rounds
     if asked <= _LONG * usual:
@@ -197,8 +201,6 @@ class NoiseCheck:
         """Epsilon of the worst case that the run's limits allow, for zero-out."""
         if self.options.epsilon is not None:
             return self.options.epsilon
-        from training.federated import plans
-
         rounds = self.options.num_rounds
         limits = plans.sampler(self.options, self.num_clients).limits(rounds)
         rho = self.mechanism.zcdp(limits, rounds)
@@ -224,12 +226,8 @@ class NoiseCheck:
     @property
     def step(self) -> float:
         """Standard deviation of the noise on a weight; 0 where it is not known."""
-        options = self.options
-        is_known = options.server_optimizer == "sgdm" and not options.adaptive_clip
-        if not is_known or options.clip_norm is None:
-            return 0.0
-        stddev = self.mechanism.prefix_stddev(options.num_rounds) * options.clip_norm
-        return stddev * options.server_learning_rate / options.cohort_size
+        rounds, cohort = self.options.num_rounds, self.options.cohort_size
+        return _step(self.options, self.mechanism.prefix_stddev(rounds) / cohort)
 
     def check(self) -> None:
         """Refuses a run whose noise drowns it, or whose steps are too long for it.
@@ -288,7 +286,7 @@ class NoiseCheck:
         """Returns the settings that would work, or what would have to change."""
         epsilon = self.epsilon
         if not 0 < epsilon <= 1000:
-            return "A smaller {noise_multiplier} would guarantee nothing."
+            return "A smaller --noise_multiplier would guarantee nothing."
         best = self.best(epsilon)
         told = (
             f"{self.num_clients:,} clients and epsilon {epsilon:.3g}: the best "
@@ -342,9 +340,8 @@ class NoiseCheck:
         return min(found, key=lambda settings: settings.ratio)
 
     def _tried(self, cohort: int, rounds: int, epsilon: float) -> Settings | None:
-        share = available_share(self.options.diurnal)
-        picked = cohort * self.options.over_selection
-        if cohort < 1 or picked > share * self.num_clients:
+        share = available_share(self.options.diurnal, self.options.over_selection)
+        if not 1 <= cohort <= share * self.num_clients:
             return None
         options = dataclasses.replace(
             self.options,
@@ -366,11 +363,20 @@ class NoiseCheck:
         z = plan.noise_multiplier(epsilon, self.options.delta)
         stddev = z * plan.prefix_error / cohort  # of a weight, in clip norms
         ratio = stddev * math.sqrt(self.num_parameters) / rounds
-        step = 0.0
-        if self.options.server_optimizer == "sgdm" and not self.options.adaptive_clip:
-            clip_norm = self.options.clip_norm or 0.0
-            step = stddev * clip_norm * self.options.server_learning_rate
+        step = _step(options, stddev)
         return Settings(cohort, rounds, limits.min_separation, z, ratio, step)
+
+
+def _step(options: options_lib.TrainingOptions, stddev: float) -> float:
+    """Returns the standard deviation of the noise on a weight; 0 if it is not known.
+
+    Args:
+        options: The run's settings.
+        stddev: That of the noise on the sum of mean updates, in clip norms.
+    """
+    if options.server_optimizer != "sgdm" or options.adaptive_clip:
+        return 0.0
+    return stddev * (options.clip_norm or 0.0) * options.server_learning_rate
 
 
 def _rounded(number: float) -> int:
