@@ -43,7 +43,7 @@ from typing import Any, NoReturn
 from absl import app, flags
 
 from federated_hh.options import option_flags
-from federated_hh.privacy.accounting import arguments, run_totals, varied
+from federated_hh.privacy.accounting import arguments, plots, run_totals, varied
 from federated_hh.privacy.accounting.answers import ANSWERS, QUANTITIES
 
 _MECHANISM = flags.DEFINE_enum("mechanism", None, list(ANSWERS), "What to account for.")
@@ -150,7 +150,7 @@ def _answer() -> list[dict[str, Any]]:
             ANSWERS[mechanism], mechanism, values, _VARY.value, quantity
         )
         if path is not None:
-            varied.plot(path, rows)
+            plots.table(path, rows)
         return rows
     return arguments.call(ANSWERS[mechanism], mechanism, values)
 

@@ -162,6 +162,14 @@ class AnswersTest(parameterized.TestCase):
         single = _values(*given, *wanted[:2])["noise multiplier (z)"][0]
         self.assertEqual(float(rows[2]["population = 50,000"]), single)
         self.assertTrue((folder / "z.png").read_bytes().startswith(b"\x89PNG"))
+        # Cells without a number, such as where no holders are enough, are no points.
+        done = accounting_program.run(
+            *("--mechanism=ldp_triehh", "--population=1500", "--local_epsilon=10"),
+            *("--vary=local_epsilon=1:10", f"--plot={folder / 'h.svg'}"),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("not possible", done.stdout)
+        self.assertNotIn("not possible", (folder / "h.svg").read_text())
         done = accounting_program.run(
             *("--mechanism=triehh", "--population=1000", "--max_length=3"),
             *("--epsilon=4", "--delta=1e-2", "--vary=epsilon=2:8", "--format=csv"),

@@ -9,7 +9,7 @@ import numpy as np
 from federated_hh.options import checks
 from federated_hh.privacy import guarantee
 from federated_hh.privacy.accounting import arguments as of
-from federated_hh.privacy.accounting import detection_plot
+from federated_hh.privacy.accounting import plots
 from federated_hh.privacy.accounting.arguments import Rows, row
 from federated_hh.privacy.local import ldp_triehh_detection, ldp_triehh_settings
 from federated_hh.privacy.triehh import detection as triehh_detection
@@ -231,7 +231,7 @@ def _findable(
         if not known:
             raise ValueError("nothing is found at any population: there is no plot")
         points = detection.rows(known, rates, word_length)
-        detection_plot.write(plot, points, own.population_size, title)
+        plots.detection(plot, points, own.population_size, title)
     bases = ["; ".join(own.assumptions), *[""] * (len(table) - 1)]
     return [
         {name: "-" if value is None else value for name, value in found.items()}

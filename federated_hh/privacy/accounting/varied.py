@@ -1,4 +1,4 @@
-"""Tables and plots of an answer over one or two of its arguments."""
+"""Tables of an answer over one or two of its arguments."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -13,8 +13,6 @@ from federated_hh.privacy.accounting.arguments import Rows
 # Values of an argument without a range: from a tenth of the given one to ten times it.
 _FACTORS = (0.1, 10.0)
 _STEPS = 5
-_COLORS = ("#2563ab", "#d05f3b", "#39803f", "#7a4fa3", "#8a6d1d")
-_MARKERS = "os^Dv"
 
 
 def table(
@@ -69,44 +67,6 @@ def table(
     if all(cell == "-" for row in rows for cell in list(row.values())[2:]):
         raise errors[0]
     return [{**row, "quantity": name} for row in rows]
-
-
-def plot(path: str, rows: Rows) -> None:
-    """Draws a table.
-
-    Args:
-        path: The path of a PNG, PDF or SVG file.
-        rows: Rows of `table`.
-
-    Raises:
-        ValueError: The file cannot be written.
-    """
-    from matplotlib import figure as figure_lib
-
-    figure = figure_lib.Figure(figsize=(7.5, 4.6), layout="constrained")
-    axes = figure.add_subplot()
-    _, first, *columns = rows[0]
-    for number, column in enumerate(columns):
-        points = [(row[first], row[column]) for row in rows if row[column] != "-"]
-        if points:
-            axes.plot(
-                *zip(*points, strict=True),
-                color=_COLORS[number % len(_COLORS)],
-                marker=_MARKERS[number % len(_MARKERS)],
-                label=column,
-            )
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlabel(first.replace("_", " "))
-    axes.set_ylabel(rows[0]["quantity"])
-    axes.grid(color="#e3e6e8", lw=0.7)
-    axes.spines[["top", "right"]].set_visible(False)
-    if len(columns) > 1:
-        axes.legend(frameon=False, fontsize=9)
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"--plot={path}: {error}") from error
 
 
 def _axis(
