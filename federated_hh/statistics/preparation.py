@@ -152,7 +152,7 @@ def read_table(
         types=stream.fields if stream else None,
         user_column=files.user_column,
         encoding=files.encoding,
-        delimiter=files.delimiter,
+        delimiter=files.separator,
         max_bad_rows=files.max_bad_rows,
     )
 

@@ -85,6 +85,10 @@ _FILE_ONLY = {"source": "file"}
 _file_option = functools.partial(option, marks=_FILE_ONLY)
 
 
+# Value of --delimiter that stands for the character.
+_TAB = "tab"
+
+
 def _is_delimiter(text: str) -> bool:
     is_single = len(text) == 1 and text.isascii()
     return is_single and not text.isalnum() and text not in '"\r\n'
@@ -150,7 +154,7 @@ class FileOptions:
         None,
         "The character between the fields of a CSV file, such as ';' or '|', or tab. A "
         "comma by default.",
-        is_valid=lambda text: text == "tab" or _is_delimiter(text),
+        is_valid=lambda text: text == _TAB or _is_delimiter(text),
         form="one character that is no quote, letter or digit, or tab",
     )
     split: str | None = _file_option(
@@ -168,6 +172,11 @@ class FileOptions:
         most=MAX_BAD_ROWS,
         why="each is listed in a file that is read at every start",
     )
+
+    @property
+    def separator(self) -> str | None:
+        """The character that `delimiter` names; None by default."""
+        return "\t" if self.delimiter == _TAB else self.delimiter
 
     def _check_columns(self) -> None:
         for name in ("drop_pattern", "drop_users"):

@@ -357,8 +357,7 @@ def _read(
     width = len(names) if names else 0
     records: _QuotedRecords | _PlainRecords = _PlainRecords()
     if is_quoted:
-        delimiter = options.delimiter or ","
-        records = _QuotedRecords(width, "\t" if delimiter == "tab" else delimiter)
+        records = _QuotedRecords(width, options.separator or ",")
     with opening.open_blocks(path, options.encoding) as blocks:
         for block in itertools.chain(blocks, [""]):
             if indices and block and isinstance(records, _QuotedRecords):

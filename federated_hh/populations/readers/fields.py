@@ -79,9 +79,7 @@ class Fields:
         """
         found = []
         for flag, column in self.named():
-            matches = [i for i, name in enumerate(names or ()) if name == column]
-            if not matches and column.isdecimal() and int(column) < width:
-                matches = [int(column)]
+            matches = matching(names or (), column, width)
             if len(matches) != 1:
                 state = "no column" if not matches else f"{len(matches)} columns"
                 listed = ", ".join(names) if names else "without names"
@@ -93,6 +91,20 @@ class Fields:
                 )
             found.append(matches[0])
         return tuple(found)
+
+
+def matching(names: Sequence[str], column: str, width: int) -> list[int]:
+    """Returns the numbers of the columns that a user's name or number stands for.
+
+    Args:
+        names: The names of the file's columns.
+        column: Name of a column, or its number from 0 where none has that name.
+        width: Number of the file's columns.
+    """
+    matches = [number for number, name in enumerate(names) if name == column]
+    if not matches and column.isdecimal() and int(column) < width:
+        return [int(column)]
+    return matches
 
 
 def _other_delimiter(names: Sequence[str] | None) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 
 from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.readers import bad_rows, opening
+from federated_hh.populations.readers import fields as reader_fields
 from federated_hh.statistics.recipes import store
 
 _DELIMITERS = ",;\t"
@@ -70,7 +71,7 @@ class DeviceTable:
                 all columns, and types that nine in ten cells have.
             user_column: Name of the column with a row's user, or its number from 0.
             encoding: The file's text encoding.
-            delimiter: Character between fields, or "tab"; None for the header's.
+            delimiter: Character between fields; None for the header's.
             max_bad_rows: Largest number of rows that are left out.
 
         Raises:
@@ -158,16 +159,14 @@ def _records(
         PopulationError: If a quote is not closed.
     """
     first = next(text, "")
-    mark = {None: max(_DELIMITERS, key=first.count), "tab": "\t"}.get(
-        delimiter, delimiter
-    )
+    mark = delimiter or max(_DELIMITERS, key=first.count)
     line = 1
 
     def lines() -> Iterator[str]:
         yield first
         yield from text
 
-    reader = csv.reader(lines(), delimiter=mark or ",", strict=True)
+    reader = csv.reader(lines(), delimiter=mark, strict=True)
     try:
         for record in reader:
             if record:  # an empty line has no fields
@@ -200,9 +199,7 @@ def _whole(
 def _place_of(
     path: str, header: Sequence[str], column: str, flag: str = "--user_column"
 ) -> int:
-    places = [place for place, name in enumerate(header) if name == column]
-    if not places and column.isdecimal() and int(column) < len(header):
-        places = [int(column)]
+    places = reader_fields.matching(header, column, len(header))
     if len(places) != 1:
         state = "no column" if not places else f"{len(places)} columns"
         raise PopulationError(
