@@ -130,7 +130,14 @@ def run(
             one = [setting.name, repeat]
             if one in saved["done"] or tuple(one) not in share:
                 continue
-            logging.info("%s, repeat %d:", setting.name, repeat + 1)
+            logging.info(
+                "%s, repeat %d of %d (%d of %d parts done):",
+                setting.name,
+                repeat + 1,
+                study.num_repeats,
+                len(saved["done"]),
+                len(runs),
+            )
             with directory.part(part_name(setting.name, repeat)) as part:
                 found = study.run_part(setting, repeat, part)
             for name, rows in found.items():

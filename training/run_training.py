@@ -3,6 +3,8 @@
 scripts/run training --flagfile=configs/training_demo.flagfile
 """
 
+import dataclasses
+
 from absl import flags, logging
 
 from federated_hh.command_line import experiment_flags, program_flags
@@ -127,6 +129,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
         options, mechanism, max(num_training, 1), num_parameters
     )
     if noise is not None:
+        rate = noise.lower_rate
+        if rate and _PROGRAM.not_given("server_learning_rate"):
+            _PROGRAM.choose({"server_learning_rate": rate}, "the noise of this run")
+            options = dataclasses.replace(options, server_learning_rate=rate)
+            noise = dataclasses.replace(noise, options=options)
         noise.check()
     if warning := sizing.long_run(options, max(num_training, 1)):
         logging.warning("%s", warning)

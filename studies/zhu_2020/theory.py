@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from absl import logging
 
 from federated_hh.options.fields import option
 from federated_hh.privacy.accounting import paper_tables
@@ -80,12 +81,18 @@ def line(options: Options, seed: int, epsilon: float) -> computed.Rows:
         paper = triehh_utility.minimum_population(
             frequency=frequency, epsilon=epsilon, discovery_rate=_RATE
         )
+        tight = smallest_tight_population(frequency, epsilon, paper)
+        logging.info(
+            "epsilon %g, frequency %.3g: %s clients by Corollary 1, %s by the exact "
+            "curve.",
+            *(epsilon, frequency, f"{paper:,}", f"{tight:,}"),
+        )
         rows.append(
             {
                 "epsilon": epsilon,
                 "frequency": frequency,
                 "clients_corollary1": paper,
-                "clients_tight": smallest_tight_population(frequency, epsilon, paper),
+                "clients_tight": tight,
             }
         )
     return {"figure2": rows}

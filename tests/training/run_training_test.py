@@ -265,6 +265,7 @@ class RunTrainingTest(absltest.TestCase):
             "refused": (),
             "spent": (*small, "--cohort_size=20"),
             "long_steps": (*small, "--server_learning_rate=1000"),
+            "slowed": (*small, "--cohort_size=20", "--clip_norm=500"),
         }
         done = dict(
             zip(
@@ -286,6 +287,9 @@ class RunTrainingTest(absltest.TestCase):
         code, _, errors = done["long_steps"]
         self.assertEqual(code, 2, errors)
         self.assertRegex(errors, "server_learning_rate=1000.0 is too high for this")
+        code, _, errors = done["slowed"]
+        self.assertEqual(code, 0, errors)
+        self.assertRegex(errors, "this run: --server_learning_rate=0.0")
         code, shown, errors = done["spent"]
         self.assertEqual(code, 0, errors)
         self.assertIn("MinS 2, MaxP 2", errors)

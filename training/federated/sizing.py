@@ -229,6 +229,14 @@ class NoiseCheck:
         rounds, cohort = self.options.num_rounds, self.options.cohort_size
         return _step(self.options, self.mechanism.prefix_stddev(rounds) / cohort)
 
+    @property
+    def lower_rate(self) -> float | None:
+        """A server learning rate that this noise allows; None if the run's own is."""
+        if self.step <= _LARGEST_STEP:
+            return None
+        rate = self.options.server_learning_rate * _GOOD_STEP / self.step
+        return float(f"{rate:.1g}")
+
     def check(self) -> None:
         """Refuses a run whose noise drowns it, or whose steps are too long for it.
 
@@ -245,13 +253,12 @@ class NoiseCheck:
                 line=self.line(),
                 help=self.help(),
             )
-        if self.step > _LARGEST_STEP:
-            rate = self.options.server_learning_rate * _GOOD_STEP / self.step
+        if rate := self.lower_rate:
             raise OptionError(
                 self.options,
                 "{server_learning_rate=} is too high for this noise, which would have "
                 "a standard deviation of {step:.2g} on each weight: take "
-                "{flag}={rate:.1g}. {line} {allow_useless_noise} runs it as it is",
+                "{flag}={rate:g}. {line} {allow_useless_noise} runs it as it is",
                 step=self.step,
                 flag="--server_learning_rate",
                 rate=rate,
