@@ -1,4 +1,4 @@
-"""How Sphinx makes the site of these documents: see CONTRIBUTING.md."""
+"""Settings of Sphinx for the documents' site; see CONTRIBUTING.md."""
 
 import pathlib
 import sys

@@ -33,7 +33,7 @@ class DecayingNoise(update_noise.GaussianNoise):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the training is asked for."""
+    """Options of the training."""
 
     num_rounds: int = option(10, "Rounds.", least=1, most=10_000)
     cohort_size: int = option(20, "Clients of a round.", least=1, most=2**31 - 1)

@@ -122,9 +122,9 @@ class Program:
 
         Args:
             module: Its name, as for `python -m`.
-            *arguments: What is behind it.
+            *arguments: Arguments after it.
             environment: Besides this process's; the repository is on the path.
-            directory: That it is run in.
+            directory: Working directory.
             imports: `TENSORFLOW` or `ACCOUNTING`, imported before the fork.
         """
         self.args = [module, *map(str, arguments)]
@@ -177,7 +177,7 @@ class Program:
         """Kills it in the middle of its work.
 
         Args:
-            happened: Whether it has come as far as it is to come.
+            happened: Condition that ends the wait.
             timeout: Seconds after which it is killed in any case.
 
         Returns:

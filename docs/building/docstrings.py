@@ -18,8 +18,8 @@ def mark_up(
     Args:
         app: The app of Sphinx.
         what: "module", "class" and so on.
-        name: Of what has the docstring.
-        found: What has it.
+        name: Name of the docstring's object.
+        found: The object.
         options: The options of the directive.
         lines: The docstring's.
     """

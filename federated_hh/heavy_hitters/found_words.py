@@ -37,7 +37,7 @@ class FoundWord:
         """Returns whether the estimate is at least so many standard errors.
 
         Args:
-            standard_errors: At least 0; 0 for any estimate.
+            standard_errors: Nonnegative; 0 for any estimate.
         """
         is_cut = standard_errors > 0
         return not is_cut or self.estimate >= standard_errors * self.standard_error

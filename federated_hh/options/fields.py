@@ -121,7 +121,7 @@ def option(
         why: Reason for the range, for the message.
         choices: The texts that are allowed; all where there are none.
         flag: The flag's name, where it is not the field's.
-        group: What a person decides with it, where that is not what the class is about:
+        group: The option's subject, where it is not the class's own:
             a heading of --help.
         marks: More metadata of the field, by name.
         is_valid: Whether a text is allowed; any is where it is None.
@@ -182,7 +182,7 @@ class OptionField:
         name: The field's.
         flag: The flag's.
         kind: `int`, `float`, `str`, `bool`, `tuple` or an enumeration.
-        is_optional: Whether it may be None.
+        is_optional: True if None is allowed.
         default: `REQUIRED` where it has to be given.
         help: Meaning, in a sentence.
         choices: The texts that are allowed; all where there are none.

@@ -28,7 +28,7 @@ class Vocabulary:
         """Makes a vocabulary.
 
         Args:
-            words: At least one, distinct, without white space, none a special token.
+            words: One or more, distinct, without white space, none a special token.
 
         Raises:
             ValueError: If they are not so.

@@ -60,7 +60,7 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 
     Args:
         rho: Its zCDP, 1 / (2 z^2) for noise multiplier z; above 0.
-        epsilon: At least 0.
+        epsilon: Nonnegative.
 
     Returns:
         Phi(m/2 - epsilon/m) - e^epsilon Phi(-m/2 - epsilon/m) with m = sqrt(2 rho),

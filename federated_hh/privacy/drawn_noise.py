@@ -25,7 +25,7 @@ class DrawnEpsilon:
     """The epsilon of noise as it is drawn.
 
     Attributes:
-        epsilon: At the delta that was asked for, rounded upwards. Where it is not
+        epsilon: Epsilon at the requested delta, rounded upwards. Where it is not
             proved: that of the Gaussian.
         is_proved: Whether the noise that is drawn has it. It has where what is left out
             of the Gaussian's guarantee takes less than half of delta.

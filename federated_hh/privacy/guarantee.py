@@ -92,24 +92,24 @@ class Guarantee:
     """One (epsilon, delta) with everything needed to read it.
 
     Attributes:
-        epsilon: At least 0; infinity says "none".
+        epsilon: Nonnegative; infinity says "none".
         delta: In [0, 1].
         bound: The theorem or method that gave the numbers.
         is_upper_bound: Whether the true epsilon at this delta is proved to be no
             larger. False for an estimate or a lower bound.
-        one_sided: Whether it holds from D to D' only, the direction that `adjacency`
+        one_sided: True if it holds from D to D' only, the direction that `adjacency`
             names; False where it holds in both directions.
         adjacency: Compared pairs of data sets.
-        assumptions: What has to hold for these numbers, beyond the statement's own
+        assumptions: Conditions of these numbers, beyond the statement's own
             assumptions; may be empty.
-        of_one_repeat: Whether it is of one repeat alone, of several that were run.
+        of_one_repeat: True if it is one repeat's alone, of several that were run.
         rho: The zCDP of the Gaussian noise that epsilon is of; None where there is
             none.
         noise_rounds: In how many rounds that noise was drawn; None where there is
             none.
         voting: The rounds of votes whose curve, from D to D', epsilon and delta are of;
             None where there are none.
-        is_comparison: Whether it is stated for comparison only, such as a paper's
+        is_comparison: True if it is stated for comparison only, such as a paper's
             bound beside a tighter one.
 
     Raises:

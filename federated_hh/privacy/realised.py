@@ -30,8 +30,8 @@ class Round:
         cohort: SHA-256 of who was asked; see `of`. A secret where the sampling
             protects: a record is kept, and not published.
         code: Digest of what asked them: code and packages, plan, data and seed.
-        facts: What the accounting has to know of the round, such as how many
-            candidates it had.
+        facts: Facts of the round for the accounting, such as its number of
+            candidates.
     """
 
     repeat: int
@@ -94,7 +94,7 @@ class RealisedRounds:
     """The rounds of one run or of several repeats, in the order they were run in.
 
     Attributes:
-        rounds: At least one; repeats and, within each, rounds are numbered without a
+        rounds: One or more; repeats and, within each, rounds are numbered without a
             gap.
 
     Raises:

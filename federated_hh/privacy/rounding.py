@@ -52,7 +52,7 @@ def rounded_up(value: float) -> str:
     """Formats an upper bound, with 4 significant digits.
 
     Args:
-        value: At least 0, or infinity.
+        value: Nonnegative, or infinity.
 
     Returns:
         The digits, not below the value by more than a relative 1e-12.
@@ -64,8 +64,8 @@ def rounded_up_to(value: float, places: int) -> str:
     """Formats an upper bound, with at most so many digits after the point.
 
     Args:
-        value: At least 0, or infinity.
-        places: At least 0.
+        value: Nonnegative, or infinity.
+        places: Nonnegative.
 
     Returns:
         All digits before the point, in groups of three; not below the value by more

@@ -81,8 +81,8 @@ class PrivacyStatement:
         adjacency: The definition of neighbouring data sets that comes first; each
             guarantee has its own.
         mechanism: The algorithm, with its source.
-        mechanism_output: What the guarantee is about; all that is computed from it
-            is covered too.
+        mechanism_output: The covered output; all that is computed from it is
+            covered too.
         guarantees: Guarantees; empty only together with `no_guarantee_reason`.
         no_guarantee_reason: Why nothing is guaranteed; None where something is.
         parameters: Name to number or text, of all that the numbers depend on.

@@ -2,7 +2,7 @@
 
 A privacy guarantee is a statement about probabilities, so the ones in force have to be
 known to the last bit. A float32 uniform has 24 random bits: compared with the flip
-probability of epsilon = 20, 2e-9, it comes out heads with probability 0 or 6e-8, and
+probability of epsilon = 20, 2e-9, it shows heads with probability 0 or 6e-8, and
 the report is then not private, or far more private than stated. A coin here is a
 64-bit integer: it comes up heads for so many of the 2^64 words of a generator, and the
 number is rounded to the private side from 60 decimal digits.

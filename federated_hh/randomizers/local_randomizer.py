@@ -220,7 +220,7 @@ class LocalRandomizer(abc.ABC):
             histogram: Integers, shape [domain_size]: the number of reports with each
                 true item. Their sum, times the items that a report speaks for, has to
                 be below 2^63.
-            seed: At least 0, or a seed sequence. The result is a function of the
+            seed: Nonnegative, or a seed sequence. The result is a function of the
                 histogram and the seed, on any number of cores.
 
         Returns:

@@ -5,7 +5,7 @@ A tree over rounds has a node for every complete dyadic interval of them. A node
 What is released is computed from noisy totals alone, in float64, after the noise; so
 neither the rounding of floats nor an exact sum next to the noise can tell more. A state
 holds noisy totals and estimates made of them. When two nodes become children of
-another, the sum of the first is had by drawing its noise again and taking it off: the
+another, the sum of the first follows by drawing its noise again and subtracting it: the
 noise of a node is a function of the node and of the round's random stream: of its key,
 of what the noise is for, and of the history of the run up to the round.
 """

@@ -31,7 +31,7 @@ def derived(key: int, *path: str | int) -> int:
     """Returns the key of a part of what has a key, such as one of several repeats.
 
     Args:
-        key: At least 0.
+        key: Nonnegative.
         *path: Which part; see `seeds.derive`.
 
     Returns:
@@ -64,7 +64,7 @@ class NoiseKey:
 
     @classmethod
     def of_seed(cls, seed: int) -> Self:
-        """Returns the key that follows from a seed, for data that are nobody's."""
+        """Returns the key that follows from a seed, for data that belong to nobody."""
         return cls(derived(seed, "noise key"), False)
 
     @classmethod

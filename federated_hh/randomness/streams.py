@@ -38,7 +38,7 @@ class KeyedBits:
 
         Args:
             key: The secret, in [0, 2^128).
-            *path: What the stream is for. Different paths, types included, have
+            *path: Purpose of the stream. Different paths, types included, have
                 independent streams.
 
         Raises:
@@ -107,7 +107,7 @@ def derive(seed: int, *path: str | int) -> np.random.SeedSequence:
 
     Args:
         seed: The run's seed, at least 0.
-        *path: What the stream is for; words and numbers at least 0.
+        *path: Purpose of the stream; words and nonnegative numbers.
 
     Raises:
         ValueError: If the seed or a number of the path is negative.

@@ -168,7 +168,7 @@ def say_cut(axes: "axes_lib.Axes", sentence: str) -> None:
 
     Args:
         axes: The plot.
-        sentence: What is left out, such as "intervals go down to -3".
+        sentence: Sentence on what is left out, such as "intervals go down to -3".
     """
     title = f"{axes.get_title(loc='left')}\n(axis cut: {sentence})"
     axes.set_title(title, loc="left", color=INK)

@@ -44,7 +44,7 @@ class Observed(Generic[S]):
         released: The mechanism's output.
         before: The state before the round.
         state: The state after the round.
-        is_last: Whether it was the last round of its repeat.
+        is_last: True for the last round of its repeat.
     """
 
     repeat: int

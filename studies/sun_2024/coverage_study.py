@@ -38,7 +38,7 @@ class Setting:
         population: The clients.
         parameters: The parameters of LDP TrieHH.
         paper_coverage: The paper's coverage, in [0, 1]; None without one.
-        held_out: Other clients, on whom the words found are judged too; None for none.
+        held_out: Other clients, for evaluation alone; None for none.
     """
 
     name: str

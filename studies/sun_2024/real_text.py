@@ -54,7 +54,7 @@ class DataSet:
         max_prefixes: Prefixes that a level keeps (eta_max).
         drop_pattern: Pattern of mark-up and other users' names, which are no text.
         drop_users: Users who are none, if any.
-        held_out: Patterns of files of other users, on whom the words found are judged.
+        held_out: Patterns of files of other users, for evaluation alone.
     """
 
     name: str

@@ -28,7 +28,7 @@ RuleOf = Callable[[int, int], timers.Timers]
 
 @dataclasses.dataclass(frozen=True)
 class Participation:
-    """How clients take part, as a simulation of the run's clock finds.
+    """Participation of clients, from a simulation of the run's clock.
 
     Attributes:
         timer_hours: The timer, of those looked at, with the least zCDP.

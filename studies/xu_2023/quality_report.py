@@ -229,7 +229,7 @@ def _judged_rows(
 
 
 def _last_rows(found: Runs) -> list[str | list[str]]:
-    """Returns the page's table of the last rounds, where nothing was judged."""
+    """Returns the page's table of the last rounds, where nothing was evaluated."""
     columns = {f"held_out_{name}": label for name, label in metric_names.LABELS.items()}
     lines = []
     for setting in found.settings:

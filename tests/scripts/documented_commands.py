@@ -32,7 +32,7 @@ class Command:
     Attributes:
         where: The document.
         program: The module.
-        arguments: What is behind it.
+        arguments: Arguments after it.
     """
 
     where: str

@@ -37,7 +37,7 @@ def missing(shown: list[str], printed: str) -> list[str]:
 
     Args:
         shown: Lines; "..." stands for any number of them, or for a line's end.
-        printed: What a program said.
+        printed: Output of a program.
     """
     lost, left = [], [" ".join(line.split()) for line in printed.splitlines()]
     for line in shown:

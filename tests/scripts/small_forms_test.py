@@ -170,7 +170,7 @@ class SmallFormsTest(parameterized.TestCase):
             program: Its module.
             *arguments: Its flags.
             output_dir: Where it writes, if not in a folder of `runs`.
-            is_begun_only: Whether it is killed after its first round.
+            is_begun_only: True if it is killed after its first round.
         """
         given = list(arguments)
         if program in _SMALLER and "--resume" not in arguments:

@@ -1,4 +1,4 @@
-"""What the tests of training share: small models, small populations, a plain client."""
+"""Base of the tests of training: small models and populations, a plain client."""
 
 import collections
 import os

@@ -4,7 +4,7 @@ A model sees token ids: of a word outside the vocabulary it sees that it is one.
 each word that has followers of its own is in the vocabulary, what the model sees of the
 past says all that matters for the next word, and the figures here are those of the
 best possible predictor. Else they are bounds: no model can do better, as here each
-place is judged as if its word before were known.
+place is evaluated as if its word before were known.
 """
 
 import collections
@@ -120,7 +120,7 @@ def at_places(
 
     Args:
         law: The law of the text.
-        places: The places that are judged.
+        places: The evaluated places.
         max_words: The first words of a sentence that are used; a longer sentence has no
             end, so where there is a place after that many, it is one.
 

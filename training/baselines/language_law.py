@@ -28,7 +28,7 @@ class LanguageLaw:
     Attributes:
         end_probability: Probability that a sentence ends after a word.
         context_strength: The probability that a word with followers is followed by one.
-        frequencies: Of words drawn without regard to the one before: float64
+        frequencies: Frequencies of words drawn independently: float64
             [num_tokens].
         followers: Float64 [num_tokens, num_tokens]: in the row of a token with
             followers of its own their weights, which add up to 1; other rows are empty.

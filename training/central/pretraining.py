@@ -34,7 +34,7 @@ class Prepared:
         network: The model.
         beginning: The weights to begin with, and what is public about them.
         limits: Limits on a client's text.
-        before: What the model that it begins with was trained on; None where there is
+        before: Training text of the initial model; None where there is
             no such model, or it has no record.
         first_text: The text that the first model and this training share.
         num_sentences: Number of training sentences.

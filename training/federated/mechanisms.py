@@ -56,7 +56,7 @@ class Mechanism:
             rounds between two restarts and the mechanism's own options; None where
             nothing correlates it.
         options: Options that only this mechanism has, with their defaults.
-        has_noise: Whether it adds noise, and so gives a guarantee.
+        has_noise: True if it adds noise, and so gives a guarantee.
         can_restart: Whether its noise depends on earlier rounds, and can restart.
     """
 

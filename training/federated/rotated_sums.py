@@ -35,9 +35,9 @@ class RotatedSum(model_updates.PartialUpdateSum):
     """The sum of rotated updates, of all who were asked or of those who are left.
 
     Attributes:
-        num_bounded: How many clients' updates had a coordinate beyond C_inf, and were
-            made shorter.
-        num_unrounded: How many could not be rounded within the limit, and count as
+        num_bounded: Number of clients' updates with a coordinate beyond C_inf, which
+            were shortened.
+        num_unrounded: Number that could not be rounded within the limit and count as
             zero.
     """
 

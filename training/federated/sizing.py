@@ -379,7 +379,8 @@ def _step(options: options_lib.TrainingOptions, stddev: float) -> float:
 
     Args:
         options: The run's settings.
-        stddev: That of the noise on the sum of mean updates, in clip norms.
+        stddev: Standard deviation of the noise on the sum of mean updates, in clip
+            norms.
     """
     if options.server_optimizer != "sgdm" or options.adaptive_clip:
         return 0.0

@@ -47,7 +47,7 @@ class UserOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ComposeOptions:
-    """When Smart Compose offers a continuation, and how long it may be."""
+    """Smart Compose: its threshold, and the length of its offers."""
 
     compose_words: int = option(
         3,

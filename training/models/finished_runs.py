@@ -25,7 +25,7 @@ class TrainingRun:
         flags: Flags by name.
         population: The fingerprint of its clients' text.
         program: The module that trained.
-        may_have_read_held_out: Whether it began with a model that may have learned from
+        may_have_read_held_out: True if its initial model may have learned from
             clients that the run held out.
     """
 

@@ -41,7 +41,7 @@ class Packing:
         """Returns the narrowest packing for ids below a number of words.
 
         Args:
-            num_words: At most 2^31.
+            num_words: Number of distinct words, at most 2^31.
         """
         count_bits = _NARROW_BITS - max(num_words - 1, 1).bit_length()
         if count_bits < 1:

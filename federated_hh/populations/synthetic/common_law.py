@@ -20,8 +20,8 @@ class Trends:
 
     Attributes:
         share: In [0, 1).
-        num_words: At least 1; all words where there are fewer.
-        exponent: At least 0.
+        num_words: Positive; all words where there are fewer.
+        exponent: Nonnegative.
         seed: The seed of the population.
     """
 

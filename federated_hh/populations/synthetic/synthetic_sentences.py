@@ -64,7 +64,7 @@ class SyntheticLanguage:
             words: The most frequent first.
             frequencies: Floats [words], above 0: their frequencies up to a factor.
             options: Options of the language.
-            seed: At least 0; of the followers.
+            seed: Nonnegative seed of the followers.
 
         Raises:
             ValueError: If there are fewer words than are to have followers.

@@ -62,7 +62,7 @@ def check(stated: PrivacyStatement, flags: Sequence[str], *, is_whole: bool) -> 
     Args:
         stated: The statement.
         flags: The flags of the run that it is of, as `--name=value`.
-        is_whole: Whether it has to have all guarantees of its parameters and no other.
+        is_whole: True if exactly its parameters' guarantees are required.
             Those of earlier versions may be fewer, and larger.
 
     Returns:

@@ -158,7 +158,7 @@ def totals(runs: Sequence[Run], delta: float) -> list[dict[str, Any]]:
     """Answers like `compose`, of runs that were read.
 
     Args:
-        runs: At least one.
+        runs: One or more.
         delta: The delta of the totals, in (0, 1).
 
     Raises:

@@ -228,8 +228,8 @@ class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
         """Returns rho after some rounds, for zero-out adjacency of one client.
 
         Args:
-            limits: What all participations keep to; what MinS and the number of
-                rounds make impossible is cut off.
+            limits: Limits of all participations, cut to what MinS and the rounds
+                allow.
             num_rounds: Rounds done, in [1, self.num_rounds].
 
         Returns:

@@ -136,9 +136,9 @@ def plan_of(
 
     Args:
         sampler: Sampler of the cohorts.
-        mechanism: What is released of a sum; clients clip where its clip norm is
+        mechanism: Release of a sum; clients clip where its clip norm is
             finite.
-        contribution: How updates are encoded; None for exact integers where clients
+        contribution: Encoding of updates; None for exact integers where clients
             clip, and for updates as they are where they do not.
 
     Raises:

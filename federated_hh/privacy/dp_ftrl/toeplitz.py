@@ -83,7 +83,7 @@ class Matrix(abc.ABC):
         """Returns a bound on what `mix` is off by, in so many rounds.
 
         Args:
-            num_rounds: At least 1.
+            num_rounds: Positive.
             largest: No number of what is independent, z, is farther from 0.
         """
 
@@ -102,7 +102,7 @@ class SquareRoot(Matrix):
     It remembers a vector a band but one.
 
     Attributes:
-        bands: At least 1; 1 is independent noise.
+        bands: Positive; 1 is independent noise.
     """
 
     bands: int

@@ -53,7 +53,7 @@ class AnonymityResult:
         kept_probability_at_zero: The probability that a candidate nobody holds is
             kept.
         kept_probability: The same for a candidate held k times; at 0 if k is None.
-        all_data_sets: Whether it is about all data sets, as Lemma 1 is, or about one.
+        all_data_sets: True for all data sets, as in Lemma 1; False for one.
             Either takes candidates' counts as independent, which they nearly are.
     """
 
@@ -158,7 +158,7 @@ class VotingLevel:
             num_passes: Passes in which the candidate may be kept, at least 1. The
                 holders are those in all cohorts together, spread over them as makes
                 it most likely, in quarters of their number.
-            num_repeats: How often all passes are made, with all holders in the
+            num_repeats: Number of repeats of all passes, with all holders in the
                 cohorts of each repeat; at least 1.
 
         Returns:
@@ -269,7 +269,7 @@ def _kept_in_some_pass(
         kept_in_a_pass: The same for one pass and its number of holders.
         holders: In all passes together; quarters of them go to the passes as makes it
             most likely.
-        num_passes: At least 1.
+        num_passes: Positive.
     """
     if num_passes == 1:
         return kept_in_a_pass(holders)

@@ -76,7 +76,7 @@ class CheckedBatch(Batch):
     """The reports of a query in an aggregation that may refuse some.
 
     Attributes:
-        refused: How many reports were sent and are not among `reports`: not
+        refused: Number of reports that were sent and are not in `reports`: not
             well-formed, sent twice or too late, or not sent to the end.
     """
 
@@ -89,7 +89,7 @@ class Aggregate:
 
     Attributes:
         counts: int64 [cells]: the sum of the reports; None where they were too few.
-        reports: How many they were. Whether a device reports does not depend on its
+        reports: Number of reports. Whether a device reports does not depend on its
             data.
     """
 

@@ -219,7 +219,7 @@ class LdpTrieHHReports(LocalReports):
         aggregation: Protection of reports from the server: "secure_sum" or
             "ephemeral".
         max_depth: Levels of a pass (D).
-        num_passes: At least 1.
+        num_passes: Positive.
         max_prefixes: Prefixes that a level keeps (eta_max).
     """
 

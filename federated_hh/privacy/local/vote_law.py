@@ -106,7 +106,7 @@ def threshold_law(
     Args:
         num_reports: Reports that were summed, at least 1.
         share: Probability that a report votes for a candidate, the same for all.
-        candidates: At least 1.
+        candidates: Positive.
         kept: Kept candidates, those with the most votes; at least 1.
 
     Returns:

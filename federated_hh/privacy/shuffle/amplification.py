@@ -138,7 +138,7 @@ def amplify(
         reports: The randomizer with its parameters.
         num_reports: Reports n that are shuffled or summed, at least 2.
         delta: Wanted delta, in (0, 1).
-        method: How to bound it; None for the smallest of those that are proved for
+        method: Bound to take; None for the smallest of those that are proved for
             the randomizer.
         honest_fraction: Share of the reports that follow the protocol, in (0, 1];
             the others count as known to the observer.

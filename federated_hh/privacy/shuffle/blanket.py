@@ -51,7 +51,7 @@ def best_subset_size(local_epsilon: float, domain_size: int) -> int:
 
     Returns:
         d = ceil(s / (e^epsilon_0 + 1)) (Sun et al. 2024, Algorithm 1), from 60 decimal
-        digits: in float64 a share that is nearly an integer may come out on its other
+        digits: in float64 a share that is nearly an integer may end on its other
         side.
 
     Raises:
@@ -174,7 +174,7 @@ class SubsetSelectionBlanket:
         """Computes an upper bound of delta.
 
         Args:
-            epsilon: At least 0.
+            epsilon: Nonnegative.
 
         Returns:
             delta; the epsilons of given deltas are tight to about 1e-4 (relative).

@@ -73,7 +73,7 @@ class ClonePair:
         is why blocks of c may be represented by their lower ends.
 
         Args:
-            epsilon: At least 0.
+            epsilon: Nonnegative.
 
         Returns:
             An upper bound of delta, tight to about 1e-6 (relative).
@@ -114,8 +114,8 @@ def given_clones(
     Args:
         clone_counts: int or float [counts], the number of clones c, at least 0.
         local_epsilon: Local epsilon for replacement, in (0, 100].
-        epsilon: At least 0 and below local_epsilon.
-        relative_error: What the binomial functions may be wrong by; twice that is
+        epsilon: Nonnegative and below local_epsilon.
+        relative_error: Largest error of the binomial functions; twice that is
             added on the safe side.
 
     Returns:

@@ -178,8 +178,8 @@ def _coordinate(
         order: Renyi order.
         local_epsilon: Local epsilon, which gives the share of fair coins.
         num_reports: Reports n.
-        bits: How likely the victim's bit is 1 in the two worlds; in the second it is
-            less likely.
+        bits: Probabilities that the victim's bit is 1 in the two worlds; the second is
+            smaller.
         largest_loss: No ratio of the laws of a bit is above e to this.
     """
     from scipy import special

@@ -108,7 +108,7 @@ def alternatives(
         own: The numbers of the run.
         solve: Finds parameters for a guarantee, by keyword; None where threshold and
             cohort size were given.
-        request: What `solve` was given, with population_size, epsilon and delta, and
+        request: Arguments of `solve`: population_size, epsilon and delta, and
             cohort_size where that was given; without `solve`, delta alone, or nothing.
 
     Returns:

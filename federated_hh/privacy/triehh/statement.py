@@ -79,12 +79,12 @@ def triehh_statement(
         delta: Delta that a run's epsilon is stated for, in (0, 1).
         redraws_each_round: Whether users who hold several words draw again in every
             round (Algorithm 3 of Zhu et al. 2020).
-        extends_prefixes: Whether it is TrieHH. Else it is any algorithm with one vote
+        extends_prefixes: True for TrieHH. Else it is any algorithm with one vote
             a user and round, and the statement is of that.
-        rounds: What was run, which makes the statement a realised one; None for a
+        rounds: The rounds that ran, which make the statement realised; None for a
             planned one. The numbers are the same: when a run ends depends on the data,
             so that a short one costs no less.
-        num_runs: How many runs with these parameters are planned on the population;
+        num_runs: Number of planned runs with these parameters on the population;
             with `rounds` it follows from them. Where there are several, what they
             cost together is stated too.
         population_has_empty_users: Whether users without a word are counted in n, as

@@ -31,7 +31,7 @@ def share(
 
     Args:
         secrets: 32 bytes each.
-        num_shares: At least `threshold`, below p.
+        num_shares: Number of shares, at least `threshold`, below p.
         threshold: Number of shares that open a secret; fewer say nothing of it.
         bits: Random bits for the polynomials.
 

@@ -22,8 +22,8 @@ class Histogram:
         shares: float64 [boundaries + 1]: the estimated share of the reports below the
             first boundary, from each to the next, and from the last on.
         reports: Number of reports.
-        empty_variance: What a report that is not of a cell adds to the variance of the
-            cell's count.
+        empty_variance: Variance that a report of another cell adds to a cell's
+            count.
         full_variance: The same of a report that is of the cell.
     """
 
@@ -99,7 +99,7 @@ def combine(histograms: Sequence[Histogram]) -> Distribution:
     """Returns the distribution that all histograms are of.
 
     Args:
-        histograms: At least one; the boundaries of each are among those of the last.
+        histograms: One or more; the boundaries of each are among those of the last.
 
     Raises:
         ValueError: If some are not.

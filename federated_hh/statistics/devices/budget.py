@@ -20,7 +20,7 @@ COLUMNS = tuple(field.name for field in dataclasses.fields(device_policy.Spent))
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """Why a query is not answered.
+    """The reason why a query is not answered.
 
     Attributes:
         check: The check of section 4.3: 1, 2 or 3.

@@ -1,4 +1,4 @@
-"""Tests of preparing sentences: made once, found again, made anew when needed."""
+"""Tests of preparing sentences: made once, found again, regenerated when needed."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Tests of preparing populations: what is kept, found again, and made anew."""
+"""Tests of preparing populations: what is kept, found again, and regenerated."""
 
 import os
 import pathlib

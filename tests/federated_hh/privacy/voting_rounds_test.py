@@ -336,7 +336,7 @@ def _changed(old: str, new: str) -> _Rounds:
 
 
 class MutantTest(parameterized.TestCase):
-    """What the proof needs, broken: the comparisons above have to notice."""
+    """The proof's conditions, broken: the comparisons above have to notice."""
 
     def assert_noticed(self, rounds_of):
         cases = itertools.chain(_tight_cases(), _small_cases())

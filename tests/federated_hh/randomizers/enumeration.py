@@ -74,7 +74,7 @@ def p_value(outcomes: np.ndarray, law: Law) -> float:
 
     Args:
         outcomes: int64, shape [draws, length]; each row is an outcome.
-        law: What they should be drawn from.
+        law: The law that they should follow.
 
     Returns:
         The probability of so large a statistic under the law; 0 if an outcome came

@@ -1,4 +1,4 @@
-"""How a page looks in a real browser."""
+"""A page as a real browser shows it."""
 
 import html
 import pathlib
@@ -27,7 +27,7 @@ def stands_out(page: pathlib.Path, width: int) -> str:
 
     Args:
         page: A file of HTML.
-        width: Of the window, in pixels.
+        width: The window's width, in pixels.
 
     Raises:
         RuntimeError: If the browser does not show it.

@@ -63,7 +63,7 @@ class Case:
     Attributes:
         make: Makes it: of a folder for its data, which data, and which plan.
         observers: Its observers.
-        repeats: How often it is run.
+        repeats: Number of repeats.
         save_every: Rounds between checkpoints.
         delta: One at which there is a guarantee.
     """
@@ -126,7 +126,7 @@ class Tally(algorithm.Algorithm[TallyState, np.ndarray]):
 
 @dataclasses.dataclass(frozen=True)
 class SumsState:
-    """What was released so far: float32 [size]; rounds; and the clip norm in force."""
+    """The releases so far: float32 [size]; rounds; and the clip norm in force."""
 
     total: np.ndarray
     rounds: int

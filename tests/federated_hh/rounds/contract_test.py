@@ -1,4 +1,4 @@
-"""What the engine promises of every algorithm, tested with all of them.
+"""Tests of the engine's promises, with all algorithms.
 
 Killed at any moment and resumed, a run has the same bytes; nobody is asked twice for
 different things; a run does not go on under other code, data or flags; two runs that

@@ -18,7 +18,7 @@ _MAX_ROUNDS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """How many rounds are done."""
+    """The number of rounds done."""
 
     rounds: int
 

@@ -26,7 +26,7 @@ class KeptPlotsTest(parameterized.TestCase):
 
     @parameterized.parameters(*quality_plots.FOLDERS)
     def test_runs_end_where_judges_found_them(self, folder):
-        """Or the lines of n-grams, which only judges have, were of other places."""
+        """Or the lines of n-grams were of other clients."""
         judged = quality_results.judged_by_seed(folder)
         compared = 0
         for seed, rounds in quality_results.rounds_by_seed(folder).items():

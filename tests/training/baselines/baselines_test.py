@@ -44,7 +44,7 @@ class BaselinesTest(common.TrainingTestCase):
         )
 
     def test_weights_are_found_on_clients_whose_text_is_not_in_the_counts(self):
-        """Where a word tells the next one, n-grams have to rely on it."""
+        """N-grams have to rely on a word that tells the next one."""
         clients = [[[4, 5, 6, 7]] * 4] * 40
         limits = examples.ClientLimits(max_sentences=4, max_words=4, batch_size=3)
         split = held_out.Clients(np.arange(30), np.arange(30, 40))

@@ -1,4 +1,4 @@
-"""Tests of other runs' models: judged as a federated evaluation judges them."""
+"""Tests of other runs' models, against a federated evaluation."""
 
 import json
 import pathlib

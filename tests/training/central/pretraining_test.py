@@ -1,4 +1,4 @@
-"""Tests of what a central training trains on, and who judges it."""
+"""Tests of the clients that train centrally, and of those held out."""
 
 import tempfile
 

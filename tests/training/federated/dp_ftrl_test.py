@@ -136,7 +136,7 @@ def zero_sums(**options):
 
 
 class EmptiedTest(common.TrainingTestCase):
-    """What noise is added to, of clients who train, before and after one is emptied."""
+    """Sums before the noise, before and after one client is emptied."""
 
     clip_norm = 0.05
 

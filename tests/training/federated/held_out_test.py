@@ -1,4 +1,4 @@
-"""Tests of held-out clients: who they are, and how they judge."""
+"""Tests of held-out clients: their choice, and evaluations on them."""
 
 import math
 import types
@@ -37,7 +37,7 @@ class ClientsTest(absltest.TestCase):
         np.testing.assert_array_less(np.abs(counts - 200 / 3), 34)
 
     def test_a_seed_holds_out_the_same_in_each_version(self):
-        """Or models of older versions would be judged by who trained them."""
+        """Or older versions' models would be evaluated on who trained them."""
         for seed, expected in ((1, [0, 5, 9, 12, 15, 18]), (2, [3, 7, 8, 10, 11, 17])):
             found = held_out.Clients.split(20, 6, seed).held_out
             self.assertEqual(found.tolist(), expected)

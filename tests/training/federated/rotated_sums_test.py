@@ -35,7 +35,7 @@ def update_of(ratio, size, num_clients=4, clip_norm=0.3):
 
 
 class Client:
-    """What clients of a round send, and what they should."""
+    """The messages of a round's clients, and the expected ones."""
 
     def __init__(self, contribution, stream=_STREAM):
         self.of = contribution

@@ -1,4 +1,4 @@
-"""Tests of who judges, and of what a comparison of models refuses and leaves."""
+"""Tests of the choice of held-out clients, and of a comparison's errors and files."""
 
 import pathlib
 import shutil

@@ -1,4 +1,4 @@
-"""Tests of the places of judges' sentences, against plain Python."""
+"""Tests of the places of held-out sentences, against plain Python."""
 
 import numpy as np
 from absl.testing import absltest, parameterized

@@ -49,12 +49,12 @@ def _typist(words, probabilities, layout=None, **changes):
 
 
 def _bayes_error(first, distance, stddev):
-    """How often the likelier of two words is the wrong one, by the law of touches.
+    """The share of wrong choices of the likelier of two words, by the law of touches.
 
     Args:
         first: Probability of the first word, typed at 0; the second is at `distance`.
         distance: Between them.
-        stddev: Of a touch.
+        stddev: Standard deviation of a touch.
     """
     # The first is taken below the threshold where both posteriors are the same.
     threshold = distance / 2 + stddev**2 * math.log(first / (1 - first)) / distance

@@ -71,7 +71,7 @@ class ExportedModelTest(absltest.TestCase):
                 exported_model.read_weights(self.path)
 
     def test_the_vocabulary_of_a_model_of_an_older_version(self):
-        """Whose run alone knows it, where it is in its run's directory."""
+        """The run alone knows it, where the model is in its run's directory."""
         with mock.patch.object(tf, "Variable", _without_text):
             self._export()
         facts = pathlib.Path(self.path).parent / run_record.FACTS_FILE

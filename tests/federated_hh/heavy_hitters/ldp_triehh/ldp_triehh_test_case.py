@@ -1,4 +1,4 @@
-"""What the tests of LDP TrieHH share: small runs, and Algorithm 2 in plain Python."""
+"""Base of the tests of LDP TrieHH: small runs, and Algorithm 2 in plain Python."""
 
 import collections
 import dataclasses

@@ -239,7 +239,7 @@ class SelectionTest(TrieHHTestCase):
 
 
 class StreamsTest(TrieHHTestCase):
-    """What cohorts and drawn words are a function of."""
+    """Cohorts and drawn words, as functions of key and data."""
 
     def setUp(self):
         super().setUp()
@@ -306,7 +306,7 @@ class StreamsTest(TrieHHTestCase):
 
 
 class DiscoveryTest(TrieHHTestCase):
-    """How often words are found, against exact laws.
+    """Frequencies of found words, against exact laws.
 
     Votes are counted in plain Python, which `EqualityTest` holds equal to those of the
     TFF computation, so that thousands of runs take seconds.

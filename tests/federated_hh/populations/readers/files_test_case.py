@@ -1,4 +1,4 @@
-"""What the tests of reading files share."""
+"""Base of the tests of reading files."""
 
 import gzip
 import json

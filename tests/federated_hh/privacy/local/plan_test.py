@@ -20,7 +20,7 @@ _DELTA = 1e-8
 
 @dataclasses.dataclass(frozen=True)
 class _Known:
-    """What is known of a randomizer."""
+    """The facts known of a randomizer."""
 
     replacement_epsilon: float
     amplification: str = "subset_selection"

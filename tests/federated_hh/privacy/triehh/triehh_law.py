@@ -82,7 +82,7 @@ def brute_force_law(
 
     Args:
         words: Each user's word, or None.
-        parameters: Of the run.
+        parameters: The run's parameters.
     """
     cohorts = list(itertools.combinations(range(len(words)), parameters.cohort_size))
 
@@ -114,12 +114,12 @@ def redrawing_law(
     level: int = 1,
     kept: frozenset = frozenset(),
 ) -> Law:
-    """The law of the trie where all users draw a word anew in each round.
+    """The law of the trie where all users draw a word again in each round.
 
     Args:
-        users: Of each the probability of its words; None: it votes for nothing.
-        parameters: Of the run.
-        level: Of the first round that is not yet done.
+        users: Each user's probabilities by word; None for a user without votes.
+        parameters: The run's parameters.
+        level: Number of the first unfinished round.
         kept: The prefixes that the round before it kept.
     """
     if level > parameters.max_length:

@@ -236,7 +236,7 @@ class RefusalTest(parameterized.TestCase):
 
 
 class KeysTest(absltest.TestCase):
-    """What sums would be right without: that every secret and key serves once."""
+    """Each secret and key serves once, which right sums alone would not show."""
 
     def setUp(self):
         super().setUp()
@@ -307,7 +307,7 @@ class KeysTest(absltest.TestCase):
 
 
 class ViewTest(parameterized.TestCase):
-    """What the server sees does not depend on single vectors, only on their sum."""
+    """The server's view depends on the vectors' sum alone."""
 
     def view(self, inputs, gone, changes):
         """Returns all messages, the sum, and each purpose's key.
@@ -315,7 +315,7 @@ class ViewTest(parameterized.TestCase):
         Args:
             inputs: uint64 [8, size].
             gone: Who drops out, before what.
-            changes: What is added to the mask of a key: uint32 [size] by key.
+            changes: Numbers added to a key's mask: uint32 [size] by key.
         """
         found = graph.Graph(graph.Needs(8, 2, 1), 6, 3)
         transcript, keys = messages.Transcript(keep=True), {}

@@ -18,12 +18,12 @@ def reports_of(number, num_cells, seed=1):
 
 @dataclasses.dataclass(frozen=True)
 class Told:
-    """What a server told the other.
+    """A message from one server to the other.
 
     Attributes:
         step: The name of the step in which it did.
         index: The index of the server that spoke.
-        message: What it said.
+        message: Its content.
     """
 
     step: str

@@ -108,7 +108,7 @@ class BitProofTest(parameterized.TestCase):
 
 
 class ZeroKnowledgeTest(parameterized.TestCase):
-    """What a server sees has the same law for all reports, counted in full."""
+    """A server's view has the same law for all reports, counted in full."""
 
     def view(self, bits, server, report, gammas, point, cells, blinds=None):
         """Returns how often each view of a server comes: int64 [views].
