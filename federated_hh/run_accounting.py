@@ -46,7 +46,9 @@ from federated_hh.options import option_flags
 from federated_hh.privacy.accounting import arguments, plots, run_totals, varied
 from federated_hh.privacy.accounting.answers import ANSWERS, QUANTITIES
 
-_MECHANISM = flags.DEFINE_enum("mechanism", None, list(ANSWERS), "What to account for.")
+_MECHANISM = flags.DEFINE_enum(
+    "mechanism", None, list(ANSWERS), "Mechanism to account for."
+)
 _PAPER_TABLES = flags.DEFINE_bool(
     "paper_tables", False, "Print every number of the four papers beside ours."
 )

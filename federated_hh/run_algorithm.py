@@ -26,7 +26,7 @@ _PROGRAM = "federated_hh.run_algorithm"
 _ALGORITHM = flags.DEFINE_string(
     "algorithm",
     None,
-    "What to run, as module:Class; a run that is continued knows it.",
+    "Algorithm to run, as module:Class; a resumed run knows it.",
 )
 
 
@@ -36,7 +36,7 @@ class Options:
 
     num_repeats: int = option(
         1,
-        "How often it is run; the statement is about all repeats together.",
+        "Number of repeats; the statement covers all repeats together.",
         least=1,
         most=10_000,
     )

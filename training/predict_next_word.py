@@ -23,7 +23,7 @@ class TypingOptions:
         "The directory of a run, or the model exported in it. Of a run that is not "
         "finished the last checkpoint is taken.",
     )
-    num_words: int = option(3, "How many next words to suggest.", least=1, most=100_000)
+    num_words: int = option(3, "Number of suggested words.", least=1, most=100_000)
 
     def __post_init__(self):
         check(self)

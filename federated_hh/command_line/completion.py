@@ -70,7 +70,10 @@ def _help(program: str, before: Sequence[str]) -> str:
     command = [sys.executable, "-P", "-m", program]
     for given in ([word for word in before if word.startswith("-")], []):
         done = subprocess.run(
-            [*command, *given, "--help"], capture_output=True, text=True, check=False
+            [*command, *given, "--helpfull"],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode == 0:
             break

@@ -62,8 +62,8 @@ class RunOptions:
 
 
 _OPTIONS = option_flags.define(RunOptions, title=option_flags.RUN)
-_RUNTIME = option_flags.define(engine_options.RuntimeOptions, title="Where it computes")
-_ENGINE = option_flags.define(engine_options.EngineOptions, title="Where it computes")
+_RUNTIME = option_flags.define(engine_options.RuntimeOptions, title="Runtime")
+_ENGINE = option_flags.define(engine_options.EngineOptions, title="Runtime")
 
 # Where and how a run is made, not what comes out of it.
 _NOT_RECORDED = frozenset(

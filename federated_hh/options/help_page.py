@@ -13,14 +13,17 @@ from federated_hh.options import fields as fields_lib
 # What stands at the end, where there is so much else.
 _LAST = (
     "A synthetic population",
-    "What is measured and kept",
+    "Evaluation",
     "The secure sum",
-    "Where it computes",
+    "Runtime",
     "The run",
 )
 
+_FIRST = "Main flags"
 _MOST_COLUMNS = 100
 _INDENT = 30
+# Two screens; where all flags take more, those that come late are only named.
+_MOST_LINES = 80
 
 
 def text(
@@ -34,7 +37,8 @@ def text(
     Args:
         topics: The program's options by topic, in the order of their definition.
         first: Names of the flags that come first.
-        whole: All of each flag's help and range, or its first sentence.
+        whole: True for all of each flag's help and range; False for first sentences,
+            and names alone of what two screens have no room for.
         program: The program's module; `__main__` by default.
     """
     program = program or sys.modules["__main__"]
@@ -42,47 +46,56 @@ def text(
     known = flags.FLAGS.get_key_flags_for_module(program)
     names = {flag.name: flag for flag in known}
     lines = [(program.__doc__ or "").strip()]
-    shown = set()
-
-    def tell(title: str, fields: Sequence[fields_lib.OptionField]) -> None:
-        lines.append(f"\n{title}")
-        for field in fields:
-            shown.add(field.flag)
-            default = names[field.flag].default_as_str
-            lines.extend(_of_flag(field, default, whole, width))
-
     groups = {
         title: [field for field in topics[title] if field.flag in names]
         for title in sorted(topics, key=_place)
     }
     by_name = {field.flag: field for group in groups.values() for field in group}
-    if first:
-        lines.append("\nThe first to decide")
-    for name in first:
-        shown.add(name)
-        if name in by_name:
-            default = names[name].default_as_str
-            lines.extend(_of_flag(by_name[name], default, whole, width))
-        else:
-            lines.extend(_of_other(names[name], width))
+
+    def told(flag: str) -> list[str]:
+        if flag not in by_name:
+            return _of_other(names[flag], width)
+        default = names[flag].default_as_str
+        return _of_flag(by_name[flag], default, whole, width)
+
+    sections = {_FIRST: list(first)}
     for title, group in groups.items():
-        left = [field for field in group if field.flag not in shown]
-        if left:
-            tell(title, left)
-    others = sorted(set(names) - shown)
-    if others:
-        lines.append("\nOthers")
-    for name in others:
-        lines.extend(_of_other(names[name], width))
-    lines.append(
-        "\n--flagfile=FILE takes flags from a file, a line each. "
-        + ("" if whole else "--helpfull tells all of each flag.")
-    )
+        sections[title] = [f.flag for f in group if f.flag not in first]
+    sections["Others"] = sorted(set(names) - set(by_name) - set(first))
+    sections = {title: flags_ for title, flags_ in sections.items() if flags_}
+    brief = {
+        t: _named([names[f] for f in given], width) for t, given in sections.items()
+    }
+    left = _MOST_LINES - len(lines[0].splitlines()) - 2
+    left -= sum(2 + len(shown) for shown in brief.values())
+    for title, given in sections.items():
+        described = [line for flag in given for line in told(flag)]
+        more = len(described) - len(brief[title])
+        if whole or more <= left or title == _FIRST:
+            left -= more
+        else:
+            described = brief[title]
+        lines += [f"\n{title}", *described]
+    lines.append("\n--flagfile=FILE takes flags from a file, a line each.")
+    if not whole:
+        lines[-1] += " --helpfull explains every flag."
     return "\n".join(line.rstrip() for line in lines)
 
 
 def _place(title: str) -> int:
     return _LAST.index(title) if title in _LAST else -1
+
+
+def _named(given: Sequence[flags.Flag], width: int) -> list[str]:
+    """Returns the lines that name flags."""
+    spelled = (f"--[no]{f.name}" if f.boolean else f"--{f.name}" for f in given)
+    return textwrap.wrap(
+        "  ".join(spelled),
+        width,
+        initial_indent="  ",
+        subsequent_indent="  ",
+        break_on_hyphens=False,
+    )
 
 
 def _of_flag(

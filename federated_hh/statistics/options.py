@@ -6,7 +6,7 @@ import functools
 from federated_hh.options.fields import OptionError, check, option
 
 # Options of a topic in --help.
-_kept_option = functools.partial(option, group="What is measured and kept")
+_kept_option = functools.partial(option, group="Evaluation")
 _privacy_option = functools.partial(option, group="Privacy")
 # By analysis: the approved identifier, the table, and the columns that are read.
 APPROVED = {
@@ -44,9 +44,9 @@ class StatisticsOptions:
 
     analysis: str = option(
         "ngrams",
-        "What is asked, and what devices allow. ngrams: popular n-grams. joint: pairs "
-        "of an owner's age and a popular n-gram. distribution: of the seconds between "
-        "words.",
+        "Built-in questions, which the devices allow. ngrams: popular n-grams. joint: "
+        "pairs of an owner's age and a popular n-gram. distribution: of the seconds "
+        "between words.",
         choices=("ngrams", "joint", "distribution"),
     )
     strategy: str = option(
@@ -82,7 +82,7 @@ class StatisticsOptions:
         False,
         "Ask recipes that devices are known to refuse, so that the devices' logs show "
         "it; by default nothing is asked then.",
-        group="What is measured and kept",
+        group="Evaluation",
     )
     ngram_words: int = option(
         3, "Words of the longest n-grams.", least=1, most=6, why="each is a query"
@@ -103,14 +103,14 @@ class StatisticsOptions:
     )
     false_positives: float = _kept_option(
         0.1,
-        "How many n-grams, or pairs with an age, that no device has a query finds on "
-        "average, at most.",
+        "Largest mean number of false n-grams, or false pairs with an age, that a "
+        "query finds.",
         above=0,
         most=1000,
     )
     max_seconds: float = _kept_option(
         600.0,
-        "Where the last bucket of a distribution begins; the first begins at 0.",
+        "Start of a distribution's last bucket; the first starts at 0.",
         above=0,
         most=1e9,
         unit="seconds",
@@ -136,10 +136,11 @@ class StatisticsOptions:
     )
     cohorts: str = option(
         "auto",
-        "Who is asked. disjoint: each query goes to an equal part of the devices, and "
-        "none is asked twice. everybody: each query goes to all, who divide --epsilon "
-        "among the queries. auto: everybody where a value then needs a quarter fewer "
-        "holders to be found, or a recipe's minimum cohort needs it; else disjoint.",
+        "Devices that a query is sent to. disjoint: each query goes to an equal part "
+        "of the devices, and none is asked twice. everybody: each query goes to all, "
+        "who divide --epsilon among the queries. auto: everybody where a value then "
+        "needs a quarter fewer holders to be found, or a recipe's minimum cohort "
+        "needs it; else disjoint.",
         choices=("auto", "disjoint", "everybody"),
     )
     epsilon: float = _privacy_option(
@@ -164,13 +165,13 @@ class StatisticsOptions:
     )
     composition: str = _privacy_option(
         "basic",
-        "How devices add up what their answers cost; 'advanced' costs --delta once "
-        "more, 'renyi' costs it once in all.",
+        "Composition theorem by which devices add up the cost of answers; 'advanced' "
+        "costs --delta once more, 'renyi' costs it once in all.",
         choices=("basic", "advanced", "renyi"),
     )
     randomizer: str = _privacy_option(
         "asymmetric",
-        "How reports are randomized.",
+        "Local randomizer of reports.",
         choices=("asymmetric", "symmetric"),
     )
     devices: str = _privacy_option(
@@ -182,8 +183,9 @@ class StatisticsOptions:
     )
     aggregation: str = _privacy_option(
         "secure_sum",
-        "Who adds reports up. secure_sum: TFF's secure sum. two_servers: two processes "
-        "that each get a share of a report and check its proof, with --devices=real.",
+        "Party that adds reports up. secure_sum: TFF's secure sum. two_servers: two "
+        "processes that each get a share of a report and check its proof, with "
+        "--devices=real.",
         choices=("secure_sum", "two_servers"),
     )
     drop_out: float = option(

@@ -112,10 +112,14 @@ class CommandsTest(parameterized.TestCase):
     def test_help_begins_with_what_is_decided_first(self, program):
         done = _run("-m", program, "--help")
         self.assertEqual(done.returncode, 0, done.stderr)
-        _, found, rest = done.stdout.partition("\nThe first to decide\n")
+        _, found, rest = done.stdout.partition("\nMain flags\n")
         self.assertTrue(found)
         first = rest.partition("\n\n")[0]
         self.assertBetween(len(re.findall(r"^  --", first, re.MULTILINE)), 5, 10)
+        self.assertLess(len(done.stdout.splitlines()), 85)  # two screens
+        whole = _run("-m", program, "--helpfull").stdout
+        names = re.findall(r"^  (--[\w\[\]]+)", whole, re.MULTILINE)
+        self.assertContainsSubset(names, re.findall(r"--[\w\[\]]+", done.stdout))
 
     def test_a_word_that_is_no_flag(self):
         for program in ("federated_hh.run_triehh", "benchmarks.noise"):

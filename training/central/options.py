@@ -25,7 +25,7 @@ class PretrainOptions(model_options.ModelOptions):
     )
     num_epochs: float | None = option(
         None,
-        "How often the sentences are gone through; once by default.",
+        "Number of passes over the sentences; one by default.",
         above=0,
         most=10_000,
     )

@@ -30,7 +30,7 @@ _ADAPTIVE = {
 _privacy_option = functools.partial(option, group="Privacy")
 _rounds_option = functools.partial(option, group="Clients and rounds")
 _learning_option = functools.partial(option, group="How the model learns")
-_kept_option = functools.partial(option, group="What is measured and kept")
+_kept_option = functools.partial(option, group="Evaluation")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

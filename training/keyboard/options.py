@@ -113,9 +113,9 @@ class TouchOptions:
     )
     unkeyed_words: str = option(
         "refuse",
-        "What becomes of words with a character that the layout has no key for: "
-        "'refuse' stops with an error that names one, 'leave_out' neither types nor "
-        "offers them, and counts them.",
+        "Treatment of words with a character that the layout has no key for: 'refuse' "
+        "stops with an error that names one, 'leave_out' neither types nor offers "
+        "them, and counts them.",
         choices=("refuse", "leave_out"),
     )
     touch_stddev: float = option(

@@ -37,7 +37,7 @@ _LARGEST_CHOSEN_COHORT = 200_000
 _MANY_CANDIDATES, _TOO_LARGE = 3_000_000, 10
 # Options of a topic in --help.
 _privacy_option = functools.partial(option, group="Privacy")
-_kept_option = functools.partial(option, group="What is measured and kept")
+_kept_option = functools.partial(option, group="Evaluation")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -75,8 +75,8 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
     )
     sampler: str = option(
         "greedy",
-        "What a client with more items than it may report on picks: those it has most "
-        "often, or a uniformly random subset.",
+        "A client's choice if it has more items than it may report on: its most "
+        "frequent ones, or a random subset.",
         choices=("greedy", "random"),
     )
     randomizer: str = _privacy_option(
@@ -92,8 +92,8 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
     )
     aggregation: str = _privacy_option(
         "secure_sum",
-        "How votes are kept from the server: a secure sum, or votes that are forgotten "
-        "once they are added up.",
+        "Protection of votes from the server: a secure sum, or votes that are deleted "
+        "once they are added.",
         choices=("secure_sum", "ephemeral"),
     )
     counting_clients: int | None = _kept_option(
@@ -112,8 +112,8 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
     )
     num_repeats: int = _kept_option(
         1,
-        "How often LDP TrieHH is run, each time with cohorts of its own from the same "
-        "clients. The privacy statement is about all of them together.",
+        "Number of repeats, each with its own cohorts from the same clients. The "
+        "privacy statement covers all repeats together.",
         least=1,
         most=1000,
         why="their losses of privacy are composed one by one",

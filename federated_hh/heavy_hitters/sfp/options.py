@@ -49,7 +49,7 @@ class SfpOptions:
         most=2**20,
     )
     hash_seed: int = option(
-        0, "Which hash functions; they are public.", least=0, most=2**63 - 1
+        0, "Seed of the public hash functions.", least=0, most=2**63 - 1
     )
     max_words: int = option(
         1_000_000,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # imports NumPy
 _MOST_CLIENTS = 2**31 - 1
 # Options of a topic in --help.
 _privacy_option = functools.partial(option, group="Privacy")
-_kept_option = functools.partial(option, group="What is measured and kept")
+_kept_option = functools.partial(option, group="Evaluation")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -44,9 +44,9 @@ class TrieHHOptions:
     )
     parameters: str = _privacy_option(
         "tight",
-        "How --epsilon and --delta give threshold and cohort size. tight: those that "
-        "find the rarest words, by the curve that docs/triehh_privacy.md proves. "
-        "corollary1: those of Zhu et al. 2020, for the paper's numbers.",
+        "Way from --epsilon and --delta to threshold and cohort size. tight: the pair "
+        "that finds the rarest words, by the curve of docs/triehh_privacy.md. "
+        "corollary1: the pair of Zhu et al. 2020, for the paper's numbers.",
         choices=("tight", "corollary1"),
     )
     discovery_rate: float = _privacy_option(
@@ -91,8 +91,8 @@ class TrieHHOptions:
     )
     num_repeats: int = _kept_option(
         1,
-        "How often TrieHH is run, each time with cohorts of its own. The privacy "
-        "statement is about one of them and about all.",
+        "Number of repeats, each with its own cohorts. The privacy statement covers "
+        "one repeat and all together.",
         least=1,
         most=10_000,
         why="each round saves the words of all repeats before it",

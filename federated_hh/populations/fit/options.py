@@ -31,7 +31,7 @@ class FitOptions:
     )
     word_list: str = option(
         "english",
-        "Which words the flagfile's population types. 'english': those of the English "
+        "Words that the flagfile's population types. 'english': those of the English "
         "list that pass the filters. 'own': those of the data, the most frequent "
         "first, and then the English ones. Both have the masses of the fitted common "
         "law. 'own_counts': those of the data, with their frequencies there.",
@@ -40,9 +40,9 @@ class FitOptions:
 
     words_law: str = option(
         "own",
-        "How many words the flagfile's clients type. 'own': as many as one of the "
-        "data's, each as likely. 'log_normal': by the log-normal law with their mean "
-        "and the standard deviation of their logarithm.",
+        "Number of words that the flagfile's clients type. 'own': that of a random "
+        "client of the data. 'log_normal': by the log-normal law with their mean and "
+        "the standard deviation of their logarithm.",
         choices=("own", "log_normal"),
     )
 

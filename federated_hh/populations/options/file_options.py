@@ -146,8 +146,9 @@ class FileOptions:
     )
     csv_header: str = _file_option(
         "auto",
-        "Whether the first row of a CSV or TSV file is a header. 'auto': it is, unless "
-        "--csv_columns names the columns or all columns are given by number.",
+        "Header of a CSV or TSV file: present in the first row or not. 'auto': "
+        "present, unless --csv_columns names the columns or all columns are given by "
+        "number.",
         choices=CSV_HEADERS,
     )
     delimiter: str | None = _file_option(
@@ -166,8 +167,8 @@ class FileOptions:
     )
     max_bad_rows: int = _file_option(
         100,
-        "How many rows may be unreadable. They are left out and listed with their line "
-        "numbers; one more stops with an error.",
+        "Largest number of unreadable rows. They are left out and listed with their "
+        "line numbers; one more stops with an error.",
         least=0,
         most=MAX_BAD_ROWS,
         why="each is listed in a file that is read at every start",

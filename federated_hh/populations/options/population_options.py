@@ -63,18 +63,17 @@ class PopulationOptions(file_options.FileOptions):
 
     source: str = option(
         SYNTHETIC,
-        "Where the clients' words come from: 'synthetic' (English words at their real "
-        "frequencies), or files: CSV, TSV, JSON lines, Parquet, word counts or SQLite "
-        "of TFF; all but the last and Parquet also as .gz, .xz or .zst. A path, a "
-        "pattern such as 'posts-*.jsonl.xz' (in quotes), a directory, or several with "
-        "commas between.",
+        "Source of the clients' words: 'synthetic' (English words at their real "
+        "frequencies), or files: CSV, TSV, JSON lines, Parquet, word counts, TFF's "
+        "SQLite; text files also as .gz, .xz or .zst. A path, a pattern such as "
+        "'posts-*.jsonl.xz' (in quotes), a directory, or several with commas between.",
         flag="population",
     )
     tokenizer: str = _words_option(
         tokenizers.DEFAULT,
-        "How text is cut into words. 'words': lower case, brackets, quotes and all "
-        "other punctuation stripped from both ends, no links, letters, digits and '- "
-        "only. 'triehh' (Zhu et al. 2020, Section 5): lower case, ',.;?!' stripped "
+        "Rule that cuts text into words. 'words': lower case, brackets, quotes and "
+        "all other punctuation stripped from both ends, no links, letters, digits and "
+        "'- only. 'triehh' (Zhu et al. 2020, Section 5): lower case, ',.;?!' stripped "
         "from both ends, at least 3 characters, no links, letters and _@#-;()*:.'/ "
         "only. 'whitespace': printable ASCII between white space.",
         choices=tokenizers.TOKENIZER_NAMES,
@@ -86,8 +85,8 @@ class PopulationOptions(file_options.FileOptions):
     )
     out_of_alphabet: str = _words_option(
         "drop",
-        "What becomes of a word with another character: 'drop' leaves it out and "
-        "counts it, 'refuse' stops with an error that names the first ones.",
+        "Treatment of a word with another character: 'drop' leaves it out and counts "
+        "it, 'refuse' stops with an error that names the first ones.",
         choices=OUT_OF_ALPHABET,
     )
     known_words: str | None = _words_option(
@@ -102,9 +101,8 @@ class PopulationOptions(file_options.FileOptions):
     )
     empty_clients: str = option(
         "drop",
-        "What becomes of clients that are left without words or sentences: 'drop' "
-        "leaves them out and counts them, 'keep' lets them take part with nothing to "
-        "say.",
+        "Treatment of clients without words or sentences: 'drop' leaves them out and "
+        "counts them, 'keep' lets them take part with nothing to say.",
         choices=EMPTY_CLIENTS,
     )
     num_clients: int = _synthetic_option(

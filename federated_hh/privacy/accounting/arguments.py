@@ -122,13 +122,13 @@ CohortSize = Annotated[
 ]
 Parameters = Annotated[
     str,
-    "How threshold and cohort size are found for --epsilon: those that find the "
+    "Way from --epsilon to threshold and cohort size: those that find the "
     "rarest words (tight, if not set), or those of Zhu et al. 2020 (corollary1).",
     ("tight", "corollary1"),
 ]
 DiscoveryRate = Annotated[
     float,
-    "How surely a word is to be found; 0.9 if not set.",
+    "Probability with which a word is to be found; 0.9 if not set.",
     "(0, 0.999999]",
     "1 word in a million is missed at it, and the search would take long beyond",
 ]
@@ -174,7 +174,7 @@ MinStandardErrors = Annotated[
 ]
 ReportedShare = Annotated[
     float,
-    "How likely a client that holds a word reports on it; 1 if not set.",
+    "Probability that a word's holder reports on it; 1 if not set.",
     "(0, 1]",
     _PROBABILITY,
 ]

@@ -66,7 +66,7 @@ class LdpTrieHHSettings:
         least=0,
         most=1000,
         why="no estimate of 2^31 clients stands out as far from the noise",
-        group="What is measured and kept",
+        group="Evaluation",
     )
 
     def __post_init__(self):

@@ -30,9 +30,9 @@ class RuntimeOptions:
 
     runtime: Runtime = option(
         Runtime.WORKER,
-        "What executes client work: TFF's worker, a process of its own on processors, "
-        "or in_process, this program's own TensorFlow, on any device that it reaches. "
-        "Counts are the same on both; sums of floats differ in their last bits.",
+        "Runtime of client work: TFF's worker, a separate process on CPUs, or "
+        "in_process, this program's TensorFlow, on any device that it reaches. Counts "
+        "are the same on both; sums of floats differ in their last bits.",
     )
     device: str | None = option(
         None,
@@ -59,8 +59,8 @@ class EngineOptions:
 
     engine: Engine = option(
         Engine.EMBEDDED,
-        "What hands client work to machines: embedded, one worker on this machine, or "
-        "ray, a cluster of Ray's. Results are the same to the bit.",
+        "Engine that distributes client work: embedded, one worker on this machine, "
+        "or ray, a Ray cluster. Results have the same bits.",
     )
     ray_address: str | None = option(
         None,
