@@ -11,7 +11,7 @@ from federated_hh import compare
 from federated_hh.privacy import statement
 from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.randomness import noise_keys
-from federated_hh.reports import page
+from federated_hh.reports import compared, page
 from federated_hh.run_directory import directory as run_directory
 
 
@@ -45,15 +45,24 @@ class CompareTest(absltest.TestCase):
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
 
     def run_of(
-        self, name, *, epsilon, rate, finished=True, words=None, losses=None, seed=1
+        self,
+        name,
+        *,
+        epsilon,
+        rate,
+        finished=True,
+        words=None,
+        losses=None,
+        seed=1,
+        clients=3000,
     ):
         """Makes a run whose repeats found so many words, or ended at such losses."""
         with run_directory.RunDirectory.create(
             self.scratch / name,
             program="a.program",
-            flags=[f"--rate={rate}", "--same=1"],
+            flags=[f"--rate={rate}", "--same=1", f"--num_clients={clients}"],
             facts={
-                "population": "p",
+                "population": f"of {clients}",
                 "seed": seed,
                 "repeats": len(words or losses or "1"),
             },
@@ -92,7 +101,7 @@ class CompareTest(absltest.TestCase):
             self.run_of("b", epsilon=3.00001, rate=1.25),
         ]
         runs = [
-            compare.Compared.read(path, name)
+            compared.Compared.read(path, name)
             for path, name in zip(paths, compare.names_of(paths), strict=True)
         ]
         found, last, curves, privacy, given = compare.sections(runs)
@@ -115,7 +124,7 @@ class CompareTest(absltest.TestCase):
             self.run_of("a", epsilon=2.0, rate=0.5),
             self.run_of("b", epsilon=2.0, rate=0.5, finished=False),
         ]
-        runs = [compare.Compared.read(path, path[-1]) for path in paths]
+        runs = [compared.Compared.read(path, path[-1]) for path in paths]
         found, last, _, privacy, given = compare.sections(runs)
         self.assertIn("running", found.blocks[0].data["status"].tolist())
         self.assertIn("b: no statement yet", privacy.blocks[1].source)
@@ -124,7 +133,7 @@ class CompareTest(absltest.TestCase):
 
     def verdict(self, *paths):
         pairs = zip(paths, compare.names_of(paths), strict=True)
-        return compare.verdict([compare.Compared.read(*pair) for pair in pairs])
+        return compared.verdict([compared.Compared.read(*pair) for pair in pairs])
 
     def test_the_run_that_found_more_is_named_at_its_guarantee(self):
         less = self.run_of("less", epsilon=2.0, rate=0.5, words=[10, 20, 30])
@@ -162,9 +171,37 @@ class CompareTest(absltest.TestCase):
         self.assertIn("not paired: different seed", first)
         self.assertLen(rest, 2)  # at one epsilon nothing is to be said of it
 
+    def test_runs_of_different_populations_have_no_winner(self):
+        few = self.run_of("few", epsilon=2.0, rate=0.5, words=[10, 20])
+        same = self.run_of("same", epsilon=2.0, rate=0.5, words=[11, 21])
+        more = self.run_of("more", epsilon=2.0, rate=0.5, words=[90, 80], clients=4000)
+        first, *prices = self.verdict(few, same, more)
+        self.assertEqual(
+            first,
+            "No verdict: the runs have 2 different populations (few, same | more), so "
+            "their results are not comparable (--num_clients: few 3000, same 3000, "
+            "more 4000). Repeat one of them on the other's population.",
+        )
+        self.assertLen(prices, 3)
+        self.assertNotIn("No verdict", self.verdict(few, same)[0])
+
+    def test_pages_of_different_runs_have_different_names(self):
+        paths = [self.run_of(name, epsilon=2.0, rate=0.5) for name in "abc"]
+        pages = [
+            compare.page_path(chosen, compare.names_of(chosen))
+            for chosen in (paths[:2], paths[1:], paths, paths[:2][::-1], paths[:2])
+        ]
+        self.assertLen(set(pages), 4)  # the last is the first
+        self.assertRegex(pages[0], r"^compare_a_b_[0-9a-f]{8}\.html$")
+        elsewhere = compare.page_path(["x/a", "x/b"], ["a", "b"])
+        self.assertNotEqual(elsewhere, pages[0])
+        longest = compare.page_path(["x/a", "x/b"], ["日" * 300, "../b"])
+        self.assertLess(len(longest.encode()), 256)
+        self.assertNotIn("/", longest)
+
     def test_words_that_nobody_has_and_empty_repeats_count_as_found_by_none(self):
         noise = self.run_of("noise", epsilon=2.0, rate=0.5, words=[300, 0])
-        read = compare.Compared.read(noise, "noise")
+        read = compared.Compared.read(noise, "noise")
         self.assertEqual(
             {name: list(values) for name, values in read.measures.items()},
             {
@@ -179,7 +216,7 @@ class CompareTest(absltest.TestCase):
         self.assertEqual(
             first,
             "two has less loss. Held-out loss: two 4.125; one 4.500. Lead over one: "
-            "0.375 (one repeat: no interval; one population).",
+            "0.375 (one repeat: no interval).",
         )
         one = self.run_of("more", epsilon=2.0, rate=0.5, losses=[4.5, 4.75])
         two = self.run_of("less", epsilon=2.0, rate=0.5, losses=[4.125, 4.375])
