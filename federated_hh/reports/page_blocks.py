@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.files import tables
-from federated_hh.reports import metric_labels, plots
+from federated_hh.reports import fonts, metric_labels, plots
 
 if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
@@ -265,6 +265,11 @@ class Section:
             if told := plots.in_words(figure):
                 self.text(told)
             return None
-        shown = Picture("; ".join(plots.titles(figure)), plots.png(figure))
+        titles = "; ".join(plots.titles(figure))
+        numbered = fonts.make_readable(figure)
+        shown = Picture(titles, plots.png(figure))
         self.blocks.append(shown)
+        if numbered:
+            words = ", ".join(f"{name} {word}" for name, word in numbered.items())
+            self.text(f"No installed font has the letters of some labels: {words}.")
         return shown

@@ -7,6 +7,7 @@ takes 20 MB, which a run has no use for before its report.
 
 import io
 import itertools
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.files import tables
-from federated_hh.reports import metric_labels
+from federated_hh.reports import fonts, metric_labels
 
 if TYPE_CHECKING:
     from matplotlib import axes as axes_lib
@@ -114,12 +115,14 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
     figure = axes.figure
     assert isinstance(figure, figure_lib.Figure)
     names = figure.legend(*named, ncols=2, **look)
-    if names.get_window_extent().width > figure.bbox.width:
-        names.remove()
-        names = figure.legend(*named, **look)
-    figure.set_figheight(
-        figure.get_figheight() + names.get_window_extent().height / figure.dpi
-    )
+    with warnings.catch_warnings():
+        # Of letters without a font, which `png` numbers.
+        warnings.filterwarnings("ignore", "Glyph .* missing", UserWarning)
+        if names.get_window_extent().width > figure.bbox.width:
+            names.remove()
+            names = figure.legend(*named, **look)
+        height = names.get_window_extent().height / figure.dpi
+    figure.set_figheight(figure.get_figheight() + height)
 
 
 def band(
@@ -320,7 +323,11 @@ def over_rounds(metrics: pd.DataFrame, names: Sequence[str]) -> "figure_lib.Figu
 
 
 def png(figure: "figure_lib.Figure") -> bytes:
-    """Returns a figure as PNG; the same figure gives the same bytes."""
+    """Returns a figure as PNG; the same figure gives the same bytes.
+
+    Words that no installed font can draw are numbered; see `fonts.make_readable`.
+    """
+    fonts.make_readable(figure)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
     return buffer.getvalue()

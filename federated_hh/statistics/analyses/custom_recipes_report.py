@@ -100,5 +100,6 @@ def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
         np.arange(len(largest)),
         [name.replace(contents.OOV, "(other)") for name in names],
         fontsize=7,
+        parse_math=False,  # a dollar in a device's text is one
     )
     return figure

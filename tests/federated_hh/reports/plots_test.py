@@ -1,12 +1,19 @@
 """Tests of which metrics and pictures are worth a plot."""
 
 import math
+import pathlib
+import warnings
+from unittest import mock
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from absl.testing import absltest, parameterized
+from fontTools import fontBuilder
+from fontTools.pens import ttGlyphPen
+from matplotlib import font_manager
 
-from federated_hh.reports import plots
+from federated_hh.reports import fonts, page_blocks, plots
 
 _NAN = math.nan
 
@@ -46,6 +53,77 @@ class SaysSomethingTest(parameterized.TestCase):
         figure, axes = plots.single("", "x", "y")
         axes.imshow(np.ones([size, size]))
         self.assertEqual(plots.says_something(figure), expected)
+
+
+class ScriptsTest(parameterized.TestCase):
+    """Labels in scripts that Matplotlib's own font does not have."""
+
+    def figure_of(self, *labels):
+        figure, axes = plots.single("Städte", "x", "y")
+        axes.barh(range(len(labels)), range(1, 1 + len(labels)), label=labels[0])
+        axes.set_yticks(range(len(labels)), labels)
+        plots.legend(axes, below=True)
+        return figure
+
+    def labels_of(self, figure):
+        return [label.get_text() for label in figure.axes[0].get_yticklabels()]
+
+    def install(self, *paths):
+        """Has these font files be the only ones besides Matplotlib's."""
+        manager = font_manager.FontManager()
+        own = str(pathlib.Path(matplotlib.get_data_path()))
+        manager.ttflist = [e for e in manager.ttflist if e.fname.startswith(own)]
+        for name, value in (
+            ("fontManager", manager),
+            ("findSystemFonts", lambda: [str(path) for path in paths]),
+            ("findfont", manager.findfont),
+        ):
+            self.enter_context(mock.patch.object(font_manager, name, value))
+        for cached in (fonts._installed, fonts._families):
+            cached.cache_clear()
+            self.addCleanup(cached.cache_clear)
+
+    def test_words_that_no_font_has_are_numbered(self):
+        self.install()
+        figure = self.figure_of("[0, 30), 東京", "Köln", "東京, दिल्ली", "القاهرة")
+        section = page_blocks.Section("Cities", True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            section.picture(figure)
+        self.assertEqual(
+            self.labels_of(figure), ["[0, 30), #1", "Köln", "#1, #2", "\u200eالقاهرة"]
+        )
+        self.assertEqual(figure.legends[0].get_texts()[0].get_text(), "[0, 30), #1")
+        told = section.blocks[1].source
+        self.assertEndsWith(told, "of some labels: #1 東京, #2 दिल्ली.")
+
+    def test_an_installed_font_with_the_letters_is_used(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "made.ttf"
+        builder = fontBuilder.FontBuilder(1000)
+        builder.setupGlyphOrder([".notdef", "east"])
+        builder.setupCharacterMap({ord("東"): "east"})
+        pen = ttGlyphPen.TTGlyphPen(None)
+        for point in ((0, 0), (0, 700), (700, 700)):
+            (pen.lineTo if point != (0, 0) else pen.moveTo)(point)
+        pen.closePath()
+        shape = pen.glyph()
+        builder.setupGlyf({".notdef": shape, "east": shape})
+        builder.setupHorizontalMetrics({".notdef": (800, 0), "east": (800, 0)})
+        builder.setupHorizontalHeader(ascent=800, descent=-200)
+        builder.setupNameTable({"familyName": "Made Sans", "styleName": "Regular"})
+        builder.setupOS2()
+        builder.setupPost()
+        builder.save(path)
+        self.install(path)
+        figure = self.figure_of("東", "東京", "Ost")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.assertEqual(fonts.make_readable(figure), {"#1": "東京"})
+            plots.png(figure)
+        self.assertEqual(self.labels_of(figure), ["東", "#1", "Ost"])
+        ticks = figure.axes[0].get_yticklabels()
+        self.assertIn("Made Sans", ticks[0].get_fontfamily())
+        self.assertNotIn("Made Sans", ticks[2].get_fontfamily())
 
 
 class LegendTest(parameterized.TestCase):
