@@ -222,8 +222,7 @@ def _statement(
             "The devices of a batch are honest: each colluding one is one less to hide "
             "among.",
             "Whether a device answers follows from the recipes that it got, not from "
-            "its data; one without a row that fits reports on the cell 'out of "
-            "vocabulary'.",
+            "its data; one without a row that fits reports on the cell '(other)'.",
             "The simulation draws reports from the run's noise key: who knows it can "
             "take the noise off.",
         ),

@@ -6,7 +6,7 @@ from matplotlib import figure as figure_lib
 
 from federated_hh.reports import page, plots
 from federated_hh.statistics.analyses import custom_recipes
-from federated_hh.statistics.recipes import contents, events
+from federated_hh.statistics.recipes import events
 
 _NUM_SHOWN, _NUM_PLOTTED, _NUM_NAMED = 1000, 40, 10
 # Cells that nobody has and the summary counts, on average at most.
@@ -77,7 +77,7 @@ def headline(
 def _names(fields: pd.DataFrame) -> list[str]:
     """Returns the names of cells, all fields of each."""
     rows = fields.astype(str).to_numpy().tolist()
-    return [" ".join(row).replace(contents.OOV, "(other)") for row in rows]
+    return [" ".join(row) for row in rows]
 
 
 def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
@@ -98,7 +98,7 @@ def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
     )
     axes.set_yticks(
         np.arange(len(largest)),
-        [name.replace(contents.OOV, "(other)") for name in names],
+        names,
         fontsize=7,
         parse_math=False,  # a dollar in a device's text is one
     )

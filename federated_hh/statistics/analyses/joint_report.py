@@ -7,7 +7,7 @@ from matplotlib import figure as figure_lib
 from federated_hh.reports import page, plots
 from federated_hh.statistics.analyses import joint, ngrams_report
 from federated_hh.statistics.devices import ground_truth
-from federated_hh.statistics.recipes import events
+from federated_hh.statistics.recipes import contents, events
 
 _NUM_SHOWN = 1000  # rows of a table
 _NUM_PLOTTED = 15
@@ -20,7 +20,7 @@ def show(report: page.Page, algorithm: joint.Joint, state: joint.State) -> None:
     section.text(
         "How many of the last query's reports are of each age with each n-gram, for "
         "n-grams of which at least one pair stands out of the noise (`found`). The age "
-        "OOV is one below the first boundary."
+        "(other) is one below the first boundary."
     )
     if len(pairs):
         section.plot("pairs.png", plot_pairs(pairs))
@@ -103,7 +103,9 @@ def plot_pairs(pairs: pd.DataFrame) -> figure_lib.Figure:
         "Of the reports of an n-gram, the share of each age", "age", "n-gram"
     )
     image = axes.imshow(shares, aspect="auto", cmap="Blues", vmin=0)
-    axes.set_xticks(range(len(ages)), [a.replace("OOV", "below 20") for a in ages])
+    axes.set_xticks(
+        range(len(ages)), [a.replace(contents.OTHER, "below 20") for a in ages]
+    )
     axes.set_yticks(range(len(shown)), shown)
     axes.grid(False)
     plots.in_percent(figure.colorbar(image, ax=axes, label="share").ax.yaxis)

@@ -164,7 +164,7 @@ class Devices:
     ) -> int:
         """Returns the cell that an admitted query is answered with, before the noise.
 
-        A device without a row that fits reports on cell 0, "out of vocabulary", and
+        A device without a row that fits reports on cell 0, "(other)", and
         so does one whose query fails on its rows.
 
         Args:

@@ -1,6 +1,6 @@
 """The cells of one-hot vectors, from a query's rows (McMillan et al. 2022, app. B).
 
-Every type of content has a cell 0 for all other values, "out of vocabulary".
+Every type of content has a cell 0 for all other values, "(other)".
 """
 
 import abc
@@ -12,10 +12,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-OOV, END = "OOV", "end-token"
+OTHER, END = "(other)", "end-token"
 _ROOT, NULL = "root", "null"
 # No recipe has these among its tokens.
-RESERVED = (_ROOT, NULL, OOV, END)
+RESERVED = (_ROOT, NULL, OTHER, END)
 # A vector of more cells is none that devices send.
 MOST_CELLS = 2**24
 
@@ -93,7 +93,7 @@ class BucketedType(DataType):
     def name(self, cell: int) -> str:
         """Returns the interval."""
         if cell == 0:
-            return OOV
+            return OTHER
         low = f"{self.boundaries[cell - 1]:g}"
         if cell == len(self.boundaries):
             return f"[{low}, inf)"
@@ -121,10 +121,10 @@ class TextType(DataType):
         if not isinstance(given, list) or not given:
             raise ContentError(".values has to be a list that is not empty")
         for value in given:
-            if not isinstance(value, str) or not value.strip() or value == OOV:
+            if not isinstance(value, str) or not value.strip() or value == OTHER:
                 raise ContentError(
                     f".values has {value!r}; it has to have texts that are neither "
-                    f"empty nor {OOV!r}"
+                    f"empty nor {OTHER!r}"
                 )
         _check_distinct(".values", given)
         return cls(tuple(given))
@@ -144,7 +144,7 @@ class TextType(DataType):
 
     def name(self, cell: int) -> str:
         """Returns the value."""
-        return self.values[cell - 1] if cell else OOV
+        return self.values[cell - 1] if cell else OTHER
 
     def to_fields(self) -> dict[str, Any]:
         """Returns its fields in JSON."""
@@ -223,14 +223,14 @@ class PrefixTree(DataType):
         return 0
 
     def path(self, cell: int) -> tuple[str, ...]:
-        """Returns a bucket's words, of which the last may be the end or `OOV`."""
+        """Returns a bucket's words, of which the last may be the end or `OTHER`."""
         leaf, branch = divmod(cell - 1, self.branches)
-        last = END if branch == 0 else OOV if branch == 1 else self.tokens[branch - 2]
+        last = END if branch == 0 else OTHER if branch == 1 else self.tokens[branch - 2]
         return (*self.leaves[leaf], last)
 
     def name(self, cell: int) -> str:
         """Returns a bucket's words."""
-        return " ".join(self.path(cell)) if cell else OOV
+        return " ".join(self.path(cell)) if cell else OTHER
 
     def to_fields(self) -> dict[str, Any]:
         """Returns its fields in JSON."""

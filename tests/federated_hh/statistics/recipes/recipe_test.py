@@ -47,8 +47,8 @@ _BAD = {
         True,
     ),
     "text_of_a_cell": (
-        {"dataTypeContent": {"city": {"dataType": "TextType", "values": ["OOV"]}}},
-        "'OOV'",
+        {"dataTypeContent": {"city": {"dataType": "TextType", "values": ["(other)"]}}},
+        "'(other)'",
         False,
     ),
     "field": ({"dataTypeContent__age__step": 1}, "age.step", True),
@@ -58,7 +58,11 @@ _BAD = {
     "child_twice": ({_TREE: {"root": ["i", "i"]}}, "tree.root", True),
     "two_words": ({_TOKENS: ["a b"]}, "ngrams.tokens", True),
     "no_tokens": ({_TOKENS: []}, "ngrams.tokens", True),
-    "name_of_a_cell": ({_TOKENS: ["OOV"], _TREE: {"root": []}}, "'OOV'", False),
+    "name_of_a_cell": (
+        {_TOKENS: ["(other)"], _TREE: {"root": []}},
+        "'(other)'",
+        False,
+    ),
     "reserved": ({_TOKENS: ["null"], _TREE: {"root": []}}, "'null'", False),
     "structure": (
         {"dataTypeContent__combinations__structure": ["age"]},
@@ -100,29 +104,29 @@ class RecipeTest(parameterized.TestCase):
         names = [tuple(content.names(cell).values()) for cell in range(272)]
         self.assertLen(set(names), 272)
         # As appendix B writes them.
-        self.assertEqual(names[0], ("OOV", "OOV"))
-        self.assertEqual(names[1], ("OOV", "hello world end-token"))
-        self.assertEqual(names[2], ("OOV", "hello world OOV"))
-        self.assertEqual(names[3], ("OOV", "hello world a"))
+        self.assertEqual(names[0], ("(other)", "(other)"))
+        self.assertEqual(names[1], ("(other)", "hello world end-token"))
+        self.assertEqual(names[2], ("(other)", "hello world (other)"))
+        self.assertEqual(names[3], ("(other)", "hello world a"))
         self.assertEqual(names[271], ("[80, inf)", "i got world"))
 
     @parameterized.parameters(
         ((25, "hello world a"), ("[20, 30)", "hello world a"), 0),
         ((30, "hello world"), ("[30, 40)", "hello world end-token"), 0),
-        ((79.9, "i went you"), ("[70, 80)", "i went OOV"), 0),
+        ((79.9, "i went you"), ("[70, 80)", "i went (other)"), 0),
         ((200, "i got home a"), ("[80, inf)", "i got home"), 0),
-        ((19, "hello"), ("OOV", "OOV"), 2),
-        ((None, "hello you"), ("OOV", "OOV"), 2),
-        (("25", b"hello world"), ("OOV", "OOV"), 2),
-        ((float("nan"), ""), ("OOV", "OOV"), 2),
-        ((True, 7), ("OOV", "OOV"), 2),
-        ((float("inf"), "world hello"), ("[80, inf)", "OOV"), 1),
+        ((19, "hello"), ("(other)", "(other)"), 2),
+        ((None, "hello you"), ("(other)", "(other)"), 2),
+        (("25", b"hello world"), ("(other)", "(other)"), 2),
+        ((float("nan"), ""), ("(other)", "(other)"), 2),
+        ((True, 7), ("(other)", "(other)"), 2),
+        ((float("inf"), "world hello"), ("[80, inf)", "(other)"), 1),
     )
     def test_rows_become_cells(self, values, names, uncovered):
         content = cases.recipe().content
         (cell,) = content.best_cells([values])
         self.assertEqual(tuple(content.names(cell).values()), names)
-        self.assertEqual(names.count("OOV"), uncovered)
+        self.assertEqual(names.count("(other)"), uncovered)
 
     def test_rows_that_fit_are_preferred(self):
         content = cases.recipe().content
@@ -156,7 +160,7 @@ class RecipeTest(parameterized.TestCase):
         tree = cases.recipe(**{_TREE: {"root": ["null"]}}).content.types["ngrams"]
         self.assertEqual(tree.num_cells, 1 + 1 + 1 + 9)
         self.assertEqual(tree.name(tree.cell("home a")), "home")
-        self.assertEqual(tree.name(tree.cell("you")), "OOV")
+        self.assertEqual(tree.name(tree.cell("you")), "(other)")
 
     def test_reads_back(self):
         for changes in ({}, {_TREE: {"root": []}}):
@@ -214,7 +218,7 @@ class RecipeTest(parameterized.TestCase):
         found = [*values, "new york", "New", None, 5]
         self.assertEqual([kind.cell(value) for value in found], [1, 2, 0, 0, 0, 0])
         names = [recipe.content.names(cell)["city"] for cell in range(3)]
-        self.assertEqual(names, ["OOV", *values])
+        self.assertEqual(names, ["(other)", *values])
         self.assertEqual(recipe_lib.Recipe.parse(recipe.to_json()), recipe)
 
     def test_a_budget_may_be_left_to_the_population(self):
