@@ -1,6 +1,8 @@
 """Tests of the documents: links lead somewhere, and what they name is there."""
 
 import ast
+import contextlib
+import io
 import json
 import pathlib
 import re
@@ -13,6 +15,7 @@ from tests import ROOT
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"`[^`\n]+`")
+_PRINTED = re.compile(r"^print\(.*\)  # (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w/]+_test\.py)(?:::(\w+))?`")
@@ -84,6 +87,20 @@ class ContentsTest(absltest.TestCase):
                     ast.parse(code)
                     count += 1
         self.assertGreater(count, 5)
+
+    def test_python_prints_what_its_comments_say(self):
+        count = 0
+        for path in _documents():
+            for code in _PYTHON.findall(path.read_text()):
+                expected = _PRINTED.findall(code)
+                if not expected:
+                    continue
+                count += len(expected)
+                printed = io.StringIO()
+                with self.subTest(path.name), contextlib.redirect_stdout(printed):
+                    exec(compile(code, str(path), "exec"), {})
+                self.assertEqual(printed.getvalue().splitlines(), expected)
+        self.assertGreater(count, 1)
 
     def test_tests_that_are_named_are_there(self):
         count = 0
