@@ -17,6 +17,7 @@ from federated_hh.populations.readers import bad_rows, fields, opening
 # A quoted field may go over lines. One of more lines than this has lost its end.
 MAX_LINES_PER_RECORD = 10_000
 
+_DELIMITERS = ",;\t"
 WORD_COUNT_COLUMNS = ("user", "word", "count")
 
 # Characters allowed next to a quote that begins a field, or ends one, besides the
@@ -280,6 +281,36 @@ def _leave_out_other_widths(found: _Records, width: int) -> None:
             found.wrong.append((found.lines[place], reason))
     found.lines[:] = [found.lines[place] for place in kept]
     found.records[:] = [found.records[place] for place in kept]
+
+
+def read_records(
+    path: str, encoding: str, delimiter: str | None, bad: bad_rows.BadRows
+) -> Iterator[tuple[int, list[str]]]:
+    """Yields the records of a CSV file, the header first, each with its first line.
+
+    Args:
+        path: The file; .gz, .xz and .zst are decompressed.
+        encoding: The file's text encoding.
+        delimiter: Character between fields; None for the header's comma, semicolon or
+            tab.
+        bad: Collects the rows that cannot be read or are not as wide as the header.
+
+    Raises:
+        PopulationError: If the file cannot be read, or too many rows are bad.
+    """
+    records, width = None, 0
+    with opening.open_blocks(path, encoding, show_progress=False) as blocks:
+        for block in itertools.chain(blocks, [""]):
+            if records is None:
+                header = block.partition("\n")[0]
+                mark = delimiter or max(_DELIMITERS, key=header.count)
+                records = _QuotedRecords(0, mark)
+            found = records.cut(block)
+            width = width or len(found.records[0] if found.records else ())
+            _leave_out_other_widths(found, width)
+            for line, reason in sorted(found.wrong):
+                bad.add(line, reason)
+            yield from zip(found.lines, found.records, strict=True)
 
 
 def _column_names(

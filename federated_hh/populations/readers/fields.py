@@ -77,34 +77,46 @@ class Fields:
         Raises:
             PopulationError: If a column is not there, or two have its name.
         """
-        found = []
-        for flag, column in self.named():
-            matches = matching(names or (), column, width)
-            if len(matches) != 1:
-                state = "no column" if not matches else f"{len(matches)} columns"
-                listed = ", ".join(names) if names else "without names"
-                raise verified_files.PopulationError(
-                    f"{path} has {state} {column!r} (--{flag}); its {width} columns "
-                    f"are {listed}. Give a name or a number from 0 to {width - 1}; "
-                    "--csv_columns names the columns of a CSV file without header."
-                    + _other_delimiter(names)
-                )
-            found.append(matches[0])
-        return tuple(found)
+        advice = "; --csv_columns names the columns of a CSV file without header"
+        return tuple(
+            place(path, names, column, f"--{flag}", width, advice)
+            for flag, column in self.named()
+        )
 
 
-def matching(names: Sequence[str], column: str, width: int) -> list[int]:
-    """Returns the numbers of the columns that a user's name or number stands for.
+def place(
+    path: str,
+    names: Sequence[str] | None,
+    column: str,
+    flag: str,
+    width: int,
+    advice: str = "",
+) -> int:
+    """Returns the 0-based number of a column.
 
     Args:
-        names: The names of the file's columns.
+        path: The file, for messages.
+        names: The names of the file's columns, or None if they have none.
         column: Name of a column, or its number from 0 where none has that name.
+        flag: Flag that gives the column, for messages.
         width: Number of the file's columns.
+        advice: End of the message's last sentence.
+
+    Raises:
+        PopulationError: If the column is not there, or two have its name.
     """
-    matches = [number for number, name in enumerate(names) if name == column]
+    matches = [number for number, name in enumerate(names or ()) if name == column]
     if not matches and column.isdecimal() and int(column) < width:
-        return [int(column)]
-    return matches
+        return int(column)
+    if len(matches) != 1:
+        state = "no column" if not matches else f"{len(matches)} columns"
+        listed = ", ".join(names) if names else "without names"
+        raise verified_files.PopulationError(
+            f"{path} has {state} {column!r} ({flag}); its {width} columns are "
+            f"{listed}. Give a name or a number from 0 to {width - 1}{advice}."
+            f"{_other_delimiter(names)}"
+        )
+    return matches[0]
 
 
 def _other_delimiter(names: Sequence[str] | None) -> str:

@@ -7,8 +7,8 @@
 Each user is a device; an empty cell is null.
 """
 
-import csv
 import dataclasses
+import functools
 import hashlib
 import math
 import re
@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from federated_hh.files.verified_files import PopulationError
-from federated_hh.populations.readers import bad_rows, opening
+from federated_hh.populations.readers import bad_rows, delimited
 from federated_hh.populations.readers import fields as reader_fields
 from federated_hh.statistics.recipes import store
 
-_DELIMITERS = ",;\t"
 # A leading zero is part of a code, such as a postal code, and makes a text.
 _INTEGER = re.compile(r"[+-]?(0|[1-9][0-9]*)")
 _REAL = re.compile(
@@ -81,14 +80,19 @@ class DeviceTable:
         """
         bad = bad_rows.BadRows(max_bad_rows)
         bad.start_file(path)
-        with opening.open_text(path, encoding) as text:
-            records = _records(path, text, delimiter)
-            _, header = next(records, (1, [""]))
-            header = [column.strip() for column in header]
-            owner = _place_of(path, header, user_column)
-            wanted = types or {c: "" for c in header if c != header[owner]}
-            places = {c: _place_of(path, header, c, "column") for c in wanted}
-            rows = list(_whole(records, len(header), owner, bad))
+        records = delimited.read_records(path, encoding, delimiter, bad)
+        _, header = next(records, (1, [""]))
+        header = [column.strip() for column in header]
+        place = functools.partial(reader_fields.place, path, header, width=len(header))
+        owner = place(user_column, "--user_column")
+        wanted = types or {c: "" for c in header if c != header[owner]}
+        places = {c: place(c, "column") for c in wanted}
+        rows = []
+        for line, row in records:
+            if row[owner].strip():
+                rows.append((line, row))
+            else:
+                bad.add(line, "the user is empty")
         cells = {c: [row[place] for _, row in rows] for c, place in places.items()}
         fields = {c: kind or _type_of(cells[c]) for c, kind in wanted.items()}
         try:
@@ -148,65 +152,6 @@ class DeviceTable:
         times = np.arange(self.num_events) - self.splits[owners]
         columns = (column.tolist() for column in self.columns.values())
         return zip(owners.tolist(), times.tolist(), *columns, strict=True)
-
-
-def _records(
-    path: str, text: Iterator[str], delimiter: str | None
-) -> Iterator[tuple[int, list[str]]]:
-    """Yields the records of a file, each with its first line, from 1.
-
-    Raises:
-        PopulationError: If a quote is not closed.
-    """
-    first = next(text, "")
-    mark = delimiter or max(_DELIMITERS, key=first.count)
-    line = 1
-
-    def lines() -> Iterator[str]:
-        yield first
-        yield from text
-
-    reader = csv.reader(lines(), delimiter=mark, strict=True)
-    try:
-        for record in reader:
-            if record:  # an empty line has no fields
-                yield line, record
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise PopulationError(
-            f"{path}:{line}: {error}; a quote inside a quoted field is doubled"
-        ) from None
-
-
-def _whole(
-    records: Iterator[tuple[int, list[str]]],
-    width: int,
-    owner: int,
-    bad: bad_rows.BadRows,
-) -> Iterator[tuple[int, list[str]]]:
-    """Yields the records that have all fields and a user, and notes the others."""
-    for line, record in records:
-        if len(record) != width:
-            bad.add(line, f"{len(record)} fields instead of {width}")
-        elif opening.has_undecodable("".join(record)):
-            bad.add(line, opening.UNDECODABLE)
-        elif not record[owner].strip():
-            bad.add(line, "the user is empty")
-        else:
-            yield line, record
-
-
-def _place_of(
-    path: str, header: Sequence[str], column: str, flag: str = "--user_column"
-) -> int:
-    places = reader_fields.matching(header, column, len(header))
-    if len(places) != 1:
-        state = "no column" if not places else f"{len(places)} columns"
-        raise PopulationError(
-            f"{path} has {state} {column!r} ({flag}); its {len(header)} columns are "
-            f"{', '.join(header)}"
-        )
-    return places[0]
 
 
 def _type_of(cells: Sequence[str]) -> str:

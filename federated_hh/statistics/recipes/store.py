@@ -7,6 +7,7 @@ query ever sees it: the visible part of one device is copied into a sandbox (see
 
 import contextlib
 import dataclasses
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -35,12 +36,11 @@ class EventStream:
 
     def __post_init__(self):
         for name in (self.name, *self.fields):
-            # They become part of statements.
-            if not name.isidentifier() or name.lower() in _OWN:
+            if renamed := _renamed(name):
                 raise ValueError(
-                    f"a table or column is called {name!r}; it has to be letters, "
-                    "digits and underscores, and none of "
-                    f"{', '.join(_OWN)}"
+                    f"a query cannot name the table or column {name!r}: rename it, as "
+                    f"to {renamed}; names have letters, digits and underscores, and "
+                    f"are no words of SQL, nor {', '.join(_OWN)}"
                 )
         if not self.fields:
             raise ValueError(f"fields of {self.name} is empty; it has to have a field")
@@ -52,18 +52,38 @@ class EventStream:
                 )
         if not self.retention > 0:
             raise ValueError(f"retention is {self.retention} s; it has to be above 0 s")
-        try:
-            with contextlib.closing(sqlite3.connect(":memory:")) as database:
-                database.execute(f"create table {self.name} ({self.columns()})")
-        except sqlite3.Error as error:
-            raise ValueError(
-                f"the table {self.name} with columns {', '.join(self.fields)} has a "
-                f"name that SQL does not take: {error}; rename it"
-            ) from None
+        lowered = [name.lower() for name in self.fields]
+        for name in self.fields:
+            if lowered.count(name.lower()) > 1:
+                raise ValueError(
+                    f"{self.name} has two columns called {name.lower()}, as case does "
+                    "not matter: rename one"
+                )
 
     def columns(self) -> str:
         """Returns the fields as a table's columns."""
         return ", ".join(f"{name} {kind}" for name, kind in self.fields.items())
+
+
+def _renamed(name: str) -> str:
+    """Returns a like name that queries can have; "" for one that they can."""
+    plain = name
+    if not name.isidentifier():
+        plain = re.sub(r"\W+", "_", name).strip("_") or "column"
+        plain = plain if plain.isidentifier() else f"_{plain}"
+    if plain.lower() in _OWN or not _is_sql(plain):
+        plain += "_"
+    return "" if plain == name else plain
+
+
+def _is_sql(name: str) -> bool:
+    """Returns whether SQL takes an identifier as a name."""
+    try:
+        with contextlib.closing(sqlite3.connect(":memory:")) as database:
+            database.execute(f"create table {name} ({name} INTEGER)")
+    except sqlite3.Error:  # such as a keyword
+        return False
+    return True
 
 
 class EventStore(contextlib.AbstractContextManager):

@@ -78,7 +78,7 @@ class DeviceTableTest(parameterized.TestCase):
     @parameterized.parameters(
         ("a,1\n,2\n", ":3: .*|line 3: the user is empty"),
         ("a,1\nb,2,3\n", "line 3: 3 fields instead of 2"),
-        ('a,1\nb,"2\nc,3\n', "csv:3: unexpected end of data"),
+        ('a,1\nb,"2\nc,3\n', "line 3: a quote is not closed"),
         (b"a,1\nb,\xff\n", "line 3: bytes that the encoding"),
         ("a," + "x" * 1001 + "\n", "line 2: age has 1,001 bytes"),
         ("".join(f"u{i},{i}\n" for i in range(20)) + "z,4O\n", "line 22: age is '4O'"),
@@ -90,6 +90,10 @@ class DeviceTableTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, message):
             self.read(b"user,age\n" + rows)
 
+    def test_names_of_columns_stay(self):
+        table = self.read("user,_age,Größe_\na,1,2\n")
+        self.assertEqual([*table.stream.fields], ["_age", "Größe_"])
+
     def test_bad_rows_may_be_left_out(self):
         table = self.read("user,age\na,1\n,2\nb,3\n", max_bad_rows=1)
         self.assertEqual([*table.rows()], [(0, 0, 1), (1, 0, 3)])
@@ -99,10 +103,13 @@ class DeviceTableTest(parameterized.TestCase):
         ("user,user\na,b\n", "2 columns 'user'"),
         ("user,age\n", "no row"),
         ("", "no column 'user'"),
-        ("user,first name\na,1\n", "'first name'"),
-        ("user,time\na,1\n", "'time'"),
-        ("user,group\na,1\n", "name that SQL does not take"),
-        ("user,age,AGE\na,1,2\n", "name that SQL does not take"),
+        ("user,first name\na,1\n", "'first name': rename it, as to first_name;"),
+        ("user,2nd (%)\na,1\n", r"'2nd \(%\)': rename it, as to _2nd;"),
+        ("user,age,\na,1,\n", "column '': rename it, as to column;"),
+        ("user,Time\na,1\n", "'Time': rename it, as to Time_;"),
+        ("user,group\na,1\n", "'group': rename it, as to group_;"),
+        ("user,age,AGE\na,1,2\n", "two columns called age"),
+        ("user|age\na|1\n", r"no column 'user'.*try --delimiter='\|'"),
         ("user\na\n", "has to have a field"),
     )
     def test_bad_files(self, text, message):

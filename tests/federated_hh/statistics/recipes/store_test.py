@@ -51,9 +51,9 @@ class EventStoreTest(parameterized.TestCase):
             self.assertEqual(events.rows("Typed", 1, 1), kept)
 
     @parameterized.parameters(
-        ("a b", {"x": "TEXT"}, 1, "called 'a b'"),
-        ("a", {"x; drop": "TEXT"}, 1, "called 'x; drop'"),
-        ("a", {"device": "TEXT"}, 1, "called 'device'"),
+        ("a b", {"x": "TEXT"}, 1, "'a b': rename it, as to a_b"),
+        ("a", {"x; drop": "TEXT"}, 1, "'x; drop': rename"),
+        ("a", {"device": "TEXT"}, 1, "'device': rename it, as to device_"),
         ("a", {"x": "BLOB"}, 1, "of type 'BLOB'"),
         ("a", {}, 1, "fields of a"),
         ("a", {"x": "TEXT"}, 0, "retention is 0"),
