@@ -33,17 +33,18 @@ def run(arguments: experiment_flags.Arguments) -> None:
     recipes = [recipe.Recipe.read(path, True) for path in options.recipe]
     # TensorFlow takes seconds to import: only files that can be read are worth it.
     from federated_hh.rounds import experiment
-    from federated_hh.statistics import preparation
+    from federated_hh.statistics import approvals, preparation
     from federated_hh.statistics import report as statistics_report
     from federated_hh.statistics.devices import policy_file
 
-    stored: Any = preparation.read_table(options, _PROGRAM.population.read())
-    approval = preparation.approval_of(options, stored)
+    policy = approvals.policy_of(options)
+    stored: Any = approvals.read_table(options, _PROGRAM.population.read(), policy)
+    approval = approvals.approval_of(options, stored, policy)
     if options.print_policy:
         print(policy_file.to_json(approval))
         return
     # Before the population is prepared, which can take minutes.
-    preparation.check_recipes(options, approval, recipes)
+    approvals.check_recipes(options, approval, recipes)
     if stored is None:
         tokens = vocabulary.Vocabulary.from_english(options.num_tokens)
         text = _PROGRAM.prepare_text(tokens)
@@ -53,7 +54,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         )
     else:
         fingerprint = stored.fingerprint
-    prepared = preparation.prepare(options, stored, fingerprint, recipes)
+    prepared = preparation.prepare(options, stored, fingerprint, recipes, policy)
     if options.show_device_log is not None:
         prepared.check_device(options.show_device_log)
     algorithm = prepared.algorithm

@@ -1,19 +1,16 @@
 """The devices and the analysis of a run of interactive statistics, from its options."""
 
 import dataclasses
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 from scipy import special
 
-from federated_hh.options import fields as fields_lib
-from federated_hh.populations.options import population_options
 from federated_hh.privacy import plan as plan_lib
-from federated_hh.privacy.local import device_policy
 from federated_hh.rounds import samplers
+from federated_hh.statistics import approvals, sizing
 from federated_hh.statistics import options as statistics_options
-from federated_hh.statistics import sizing
 from federated_hh.statistics.analyses import (
     analysis,
     custom_recipes,
@@ -25,15 +22,12 @@ from federated_hh.statistics.devices import (
     aggregation,
     device,
     fleet,
-    policy_file,
     vector_fleet,
 )
-from federated_hh.statistics.recipes import device_table, events, verification
+from federated_hh.statistics.recipes import device_table, events
 from federated_hh.statistics.recipes import recipe as recipe_lib
 from federated_hh.statistics.two_servers import aggregator as two_servers
 
-# As in the paper's figure 4.
-_COHORTS = ("locale",)
 # Of a query of the interactive distribution.
 _MOST_BUCKETS = 1000
 _MANY_DEVICES = 50_000
@@ -75,135 +69,18 @@ class Prepared:
         return devices.devices.log.of(number)
 
 
-def approval_of(
-    options: statistics_options.StatisticsOptions,
-    table: device_table.DeviceTable | None = None,
-) -> device.Approval:
-    """Returns the approval that ships with every device, or that of the policy file.
-
-    Args:
-        options: The options; their cohorts "auto" count as disjoint.
-        table: The devices' custom table, if any.
-
-    Raises:
-        ValueError: If the policy file is none, or does not go with the analysis.
-    """
-    identifier, name, columns = statistics_options.APPROVED[options.analysis]
-    if options.policy:
-        found = policy_file.read(options.policy)
-        approved = found.query_class
-        is_asked = not (options.recipe or options.print_policy)
-        if approved.stream.name != name and not options.table:
-            raise ValueError(
-                f"{options.policy} is about the table {approved.stream.name}; give "
-                f"its rows by --table, or the table {name}"
-            )
-        if is_asked and not approved.fields.issuperset(columns):
-            raise ValueError(
-                f"{options.policy} does not approve what --analysis={options.analysis} "
-                f"reads, {', '.join(columns)} of {name}: {policy_file.told(found)}"
-            )
-        return found
-    is_everybody = options.cohorts == "everybody"
-    queries = options.num_queries
-    if table is not None:
-        identifier, columns = statistics_options.TABLE_IDENTIFIER, (*table.columns,)
-        queries = max(1, len(options.recipe))
-    limits = device_policy.Limits(
-        aggregate_epsilon=options.epsilon,
-        reports=queries if is_everybody else 1,
-        local_epsilon=options.local_epsilon,
-    )
-    fields = dict.fromkeys(columns, limits)
-    if table is None and options.analysis == "joint":
-        # More sensitive: only the last query may read it.
-        fields["age"] = dataclasses.replace(limits, reports=1)
-    return policy_file.approved(
-        events.STREAM if table is None else table.stream,
-        analysis=identifier,
-        limits=limits,
-        fields=fields,
-        randomizer=options.randomizer,
-        delta=options.delta,
-        composition=options.composition,
-        cohorts=_COHORTS,
-    )
-
-
-def read_table(
-    options: statistics_options.StatisticsOptions,
-    files: population_options.PopulationOptions,
-) -> device_table.DeviceTable | None:
-    """Returns the devices' custom table; None without one.
-
-    Args:
-        options: The options; their policy names the table and its columns.
-        files: The options of the file.
-
-    Raises:
-        ValueError: If the table or the policy cannot be read.
-    """
-    if options.table is None:
-        return None
-    stream = approval_of(options).query_class.stream if options.policy else None
-    return device_table.DeviceTable.read(
-        options.table,
-        name=stream.name if stream else statistics_options.TABLE,
-        types=stream.fields if stream else None,
-        user_column=files.user_column,
-        encoding=files.encoding,
-        delimiter=files.separator,
-        max_bad_rows=files.max_bad_rows,
-    )
-
-
-def check_recipes(
-    options: statistics_options.StatisticsOptions,
-    approval: device.Approval,
-    recipes: Sequence[recipe_lib.Recipe],
-) -> None:
-    """Checks that devices will not refuse a recipe.
-
-    Args:
-        options: The options, with the recipes' files.
-        approval: Approval that ships with each device.
-        recipes: The recipes; one without a budget is checked but for that.
-
-    Raises:
-        ValueError: If they will, with what is approved.
-    """
-    errors: list[ValueError] = []
-    for number, recipe in enumerate(recipes):
-        earlier = recipes[:number] if options.cohorts == "everybody" else ()
-        found = device.refusal(approval, recipe, earlier)
-        if found is None and options.devices != "real":
-            table = approval.query_class.stream.name
-            try:
-                vector_fleet.check_plain(recipe.query, table)
-            except ValueError as error:
-                errors.append(ValueError(f"{options.recipe[number]}: {error}"))
-        if found is not None and not options.ask_refused:
-            errors.append(
-                ValueError(
-                    f"{options.recipe[number]}: devices would refuse it: "
-                    f"{found}; {policy_file.told(approval)}. --policy=FILE approves "
-                    "other things; a recipe without privacyBudget gets one that fits"
-                )
-            )
-    fields_lib.raise_all(errors)
-
-
 def resolved(
     options: statistics_options.StatisticsOptions,
     num_devices: int,
     recipes: Sequence[recipe_lib.Recipe] = (),
+    approval: device.Approval | None = None,
 ) -> statistics_options.StatisticsOptions:
     """Returns the options with the population's cohorts in the place of "auto"."""
     if options.cohorts != "auto":
         return options
-    setting = setting_of(options, num_devices, recipes)
+    setting = setting_of(options, num_devices, recipes, approval)
     is_allowed = not options.policy or setting.policy.limits.reports >= setting.queries
-    is_everybody = is_allowed and setting.with_best_cohorts().is_everybody
+    is_everybody = is_allowed and setting.is_better_by_everybody
     if any(recipe.has_budget for recipe in recipes):
         largest = max(recipe.minimum_cohort for recipe in recipes)
         is_everybody = largest > num_devices // len(recipes)
@@ -215,11 +92,11 @@ def setting_of(
     options: statistics_options.StatisticsOptions,
     num_devices: int,
     recipes: Sequence[recipe_lib.Recipe] = (),
+    approval: device.Approval | None = None,
 ) -> sizing.Setting:
     """Returns the setting that says how many holders a value needs."""
-    limits = policy_file.read(options.policy).policy if options.policy else None
-    policy = limits or approval_of(dataclasses.replace(options, table=None)).policy
-    policy = _of_analysis(options, policy)
+    policy = approvals.approval_of(options, policy=approval).policy
+    policy = approvals.of_analysis(options, policy)
     queries = len(recipes) or options.num_queries
     is_everybody = options.cohorts == "everybody"
     epsilon = policy.limits.aggregate_epsilon
@@ -242,84 +119,12 @@ def setting_of(
     )
 
 
-def _tightest(
-    policy: device_policy.Policy, columns: Iterable[str], once: Collection[str] = ()
-) -> device_policy.Policy:
-    """Returns a policy whose limits hold for some columns too.
-
-    Args:
-        policy: The policy.
-        columns: Columns that every query may read.
-        once: Those that a single query reads.
-    """
-    limits = [policy.limits, *(policy.fields[name] for name in columns)]
-    often = [policy.limits]
-    often += [policy.fields[name] for name in columns if name not in once]
-    return dataclasses.replace(
-        policy,
-        limits=device_policy.Limits(
-            aggregate_epsilon=min(each.aggregate_epsilon for each in limits),
-            reports=min(each.reports for each in often),
-            local_epsilon=min(each.local_epsilon for each in limits),
-        ),
-    )
-
-
-def _of_analysis(
-    options: statistics_options.StatisticsOptions, policy: device_policy.Policy
-) -> device_policy.Policy:
-    """Returns a policy with the limits of the columns that queries may read."""
-    if options.recipe:
-        return _tightest(policy, policy.fields)
-    columns = statistics_options.APPROVED[options.analysis][2]
-    return _tightest(policy, columns, once=("age",))
-
-
-def _with_budget(
-    approval: device.Approval,
-    recipe: recipe_lib.Recipe,
-    queries: int,
-    cohort_size: int,
-) -> recipe_lib.Recipe:
-    """Returns a recipe with the largest budget that devices allow, if it has none."""
-    if recipe.has_budget:
-        return recipe
-    policy = approval.policy
-    with verification.Sandbox(approval.query_class) as sandbox:
-        try:
-            read = approval.verify(recipe, sandbox)
-        except device.RecipeRefusedError:  # whatever its budget
-            limit = policy.limits
-            return dataclasses.replace(
-                recipe,
-                local_units=device_policy.units_of(limit.local_epsilon, "epsilon"),
-                aggregate_units=device_policy.units_of(
-                    limit.aggregate_epsilon, "epsilon"
-                ),
-                minimum_cohort=2,
-            )
-    tightest = _tightest(policy, read)
-    epsilon = analysis.query_epsilon(tightest, queries, cohort_size)
-    local_units, minimum = analysis.report_budget(
-        policy.randomizer,
-        policy.delta,
-        tightest.limits.local_epsilon,
-        epsilon,
-        cohort_size,
-    )
-    return dataclasses.replace(
-        recipe,
-        local_units=local_units,
-        aggregate_units=device_policy.units_of(epsilon, "epsilon"),
-        minimum_cohort=minimum,
-    )
-
-
 def prepare(
     options: statistics_options.StatisticsOptions,
     stored: events.NGramEvents | device_table.DeviceTable,
     fingerprint: str,
     recipes: Sequence[recipe_lib.Recipe] = (),
+    approval: device.Approval | None = None,
 ) -> Prepared:
     """Prepares a run that can find something.
 
@@ -328,18 +133,19 @@ def prepare(
         stored: Contents of the devices.
         fingerprint: Fingerprint of the typed text, or of the table.
         recipes: Custom recipes, if any.
+        approval: The policy file's approval, if it is read already.
 
     Raises:
         ValueError: If there are too few devices, they would refuse a recipe, or
             vectorised ones cannot answer it.
     """
-    options = resolved(options, stored.num_devices, recipes)
-    setting = setting_of(options, stored.num_devices, recipes)
+    options = resolved(options, stored.num_devices, recipes, approval)
+    setting = setting_of(options, stored.num_devices, recipes, approval)
     if not recipes or not all(recipe.has_budget for recipe in recipes):
         setting.check()
-    algorithm = algorithm_of(options, stored, fingerprint, recipes)
+    algorithm = algorithm_of(options, stored, fingerprint, recipes, approval)
     if isinstance(algorithm, custom_recipes.CustomRecipes):
-        check_recipes(options, algorithm.approval, algorithm.recipes)
+        approvals.check_recipes(options, algorithm.approval, algorithm.recipes)
         cohort = algorithm.plan.sampler.cohort_size
         for path, recipe in zip(options.recipe, algorithm.recipes, strict=False):
             if recipe.minimum_cohort > cohort and not options.ask_refused:
@@ -357,6 +163,7 @@ def algorithm_of(
     stored: events.NGramEvents | device_table.DeviceTable,
     fingerprint: str,
     recipes: Sequence[recipe_lib.Recipe] = (),
+    approval: device.Approval | None = None,
 ) -> analysis.Analysis[Any]:
     """Returns the analysis of devices that store some events.
 
@@ -365,13 +172,14 @@ def algorithm_of(
         stored: The events; the known words are those of their vocabulary.
         fingerprint: Fingerprint of the typed text.
         recipes: Custom recipes, if any.
+        approval: The policy file's approval, if it is read already.
 
     Raises:
         ValueError: See `prepare`.
     """
-    options = resolved(options, stored.num_devices, recipes)
+    options = resolved(options, stored.num_devices, recipes, approval)
     table = stored if isinstance(stored, device_table.DeviceTable) else None
-    approval = approval_of(options, table)
+    approval = approvals.approval_of(options, table, approval)
     devices: fleet.Fleet
     if options.devices == "real":
         aggregator: aggregation.Aggregator = aggregation.SecureSum()
@@ -398,10 +206,11 @@ def algorithm_of(
         expected = analysis.reports_expected(sampler.cohort_size, options.drop_out)
         asked = 1 if options.cohorts == "disjoint" else queries
         recipes = [
-            _with_budget(approval, recipe, asked, expected) for recipe in recipes
+            approvals.with_budget(approval, recipe, asked, expected)
+            for recipe in recipes
         ]
         return custom_recipes.CustomRecipes(*common, recipes=recipes, **named)
-    tightest = _of_analysis(options, approval.policy)
+    tightest = approvals.of_analysis(options, approval.policy)
     if options.cohorts == "everybody" and tightest.limits.reports < queries:
         raise ValueError(
             f"--cohorts=everybody asks every device {sizing.counted(queries)}, and "

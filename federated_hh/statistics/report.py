@@ -58,11 +58,7 @@ def write(
     found = part.headline(algorithm, state)
     report.summary(
         found,
-        advice=""
-        if prepared.complaints(state)
-        else prepared.setting.best_change(
-            {"epsilon": "an epsilon of", "cohorts": "--cohorts="}
-        ),
+        advice="" if prepared.complaints(state) else prepared.setting.best_change(),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     part.show(report, algorithm, state)

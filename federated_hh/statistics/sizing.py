@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-from collections.abc import Mapping
 from typing import Any
 
 from federated_hh.privacy import searches
@@ -70,14 +69,13 @@ class Setting:
         """Share of the devices that must report a value; 2 where none will do."""
         return 2.0 if self.holders is None else self.holders / self.num_devices
 
-    def with_best_cohorts(self) -> "Setting":
-        """Returns the setting with the cohorts that need much fewer holders."""
-        disjoint = dataclasses.replace(self, is_everybody=False)
-        if self.queries == 1:
-            return disjoint
-        everybody = dataclasses.replace(self, is_everybody=True)
-        is_better = everybody.share < _WORTH * disjoint.share
-        return everybody if is_better else disjoint
+    @property
+    def is_better_by_everybody(self) -> bool:
+        """Whether asking everybody needs much fewer holders than disjoint cohorts."""
+        everybody, disjoint = (
+            dataclasses.replace(self, is_everybody=each) for each in (True, False)
+        )
+        return self.queries > 1 and everybody.share < _WORTH * disjoint.share
 
     def check(self) -> None:
         """Raises `ValueError` where no value can be found, with what it would take."""
@@ -104,36 +102,25 @@ class Setting:
             f"{' or '.join(ways) or 'another delta'}"
         )
 
-    def best_change(self, names: Mapping[str, str]) -> str:
-        """Returns the change that lowers the holders' share the most, in a sentence.
-
-        Args:
-            names: Name for a reader of `epsilon` and of `cohorts`.
-        """
+    def best_change(self) -> str:
+        """Returns the change that lowers the holders' share the most, in a sentence."""
+        devices, epsilon = 2 * self.num_devices, 2 * self.epsilon
         changes: dict[str, dict[str, Any]] = {
-            f"twice the devices ({2 * self.num_devices:,})": {
-                "num_devices": 2 * self.num_devices
-            },
+            f"Twice the devices ({devices:,})": {"num_devices": devices}
         }
-        if 2 * self.epsilon <= _MOST_EPSILON:
-            changes[f"{names['epsilon']} {2 * self.epsilon:g}"] = {
-                "epsilon": 2 * self.epsilon
-            }
+        if epsilon <= _MOST_EPSILON:
+            changes[f"An epsilon of {epsilon:g}"] = {"epsilon": epsilon}
         if self.queries > 1 and not self.is_everybody:
-            changes[f"{names['cohorts']}everybody"] = {"is_everybody": True}
-        settings = {
-            name: dataclasses.replace(self, **change)
-            for name, change in changes.items()
-        }
-        name = min(settings, key=lambda name: settings[name].share)
-        best = settings[name]
-        if best.holders is None or self.holders is None or best.share >= self.share:
+            changes["--cohorts=everybody"] = {"is_everybody": True}
+        settings = {k: dataclasses.replace(self, **v) for k, v in changes.items()}
+        name, best = min(settings.items(), key=lambda pair: pair[1].share)
+        if self.holders is None or best.share >= self.share:
             return ""
         return (
             f"Found nine times in ten: a value that {self.holders:,} of "
-            f"{self.num_devices:,} devices report ({self.share:.2%}). {name[0].upper()}"
-            f"{name[1:]} would help most of {len(changes)} changes computed: "
-            f"{best.holders:,} of {best.num_devices:,} ({best.share:.2%})."
+            f"{self.num_devices:,} devices report ({self.share:.2%}). {name} would "
+            f"help most of {len(changes)} changes computed: {best.holders:,} of "
+            f"{best.num_devices:,} ({best.share:.2%})."
         )
 
 

@@ -3,8 +3,8 @@
 from absl.testing import absltest, parameterized
 
 from federated_hh.privacy.local import device_policy
+from federated_hh.statistics import approvals
 from federated_hh.statistics import options as statistics_options
-from federated_hh.statistics import preparation
 
 
 class CompositionOptionsTest(parameterized.TestCase):
@@ -15,7 +15,7 @@ class CompositionOptionsTest(parameterized.TestCase):
             options = statistics_options.StatisticsOptions(
                 composition=name, cohorts="everybody", delta=1e-7, randomizer=randomizer
             )
-            policy = preparation.approval_of(options).policy
+            policy = approvals.approval_of(options).policy
             self.assertEqual(policy.composition, device_policy.Composition(name))
             total_delta[name] = policy.total_delta()
         # Three queries; advanced costs delta once more, Renyi once in all.

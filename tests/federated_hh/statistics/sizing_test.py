@@ -7,13 +7,11 @@ import re
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from federated_hh.statistics import approvals, preparation
 from federated_hh.statistics import options as statistics_options
-from federated_hh.statistics import preparation
 from federated_hh.statistics.analyses import analysis
 from federated_hh.statistics.devices import device, policy_file
 from tests.federated_hh.statistics import cases
-
-_NAMES = {"epsilon": "an epsilon of", "cohorts": "--cohorts="}
 
 
 def _setting(num_devices, **changes):
@@ -52,7 +50,7 @@ class SizingTest(parameterized.TestCase):
     def test_a_policy_of_one_report_has_disjoint_cohorts(self):
         path = pathlib.Path(self.create_tempdir().full_path) / "policy.json"
         default = statistics_options.StatisticsOptions()
-        shipped = preparation.approval_of(default)
+        shipped = approvals.approval_of(default)
         stored = cases.stored(3000)
         for reports, fields, expected in (
             (1, 3, "disjoint"),
@@ -125,7 +123,7 @@ class SizingTest(parameterized.TestCase):
     @parameterized.parameters(1000, 100_000)
     def test_the_best_change_is_computed(self, num_devices):
         setting = _setting(num_devices)
-        text = setting.best_change(_NAMES)
+        text = setting.best_change()
         told, best = (float(found) for found in re.findall(r"\(([0-9.]+)%\)", text))
         self.assertAlmostEqual(told, 100 * setting.share, delta=0.006)
         others = [

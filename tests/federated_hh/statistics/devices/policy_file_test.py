@@ -7,8 +7,8 @@ import jsonschema
 from absl.testing import absltest, parameterized
 
 from federated_hh.privacy.local import device_policy
+from federated_hh.statistics import approvals
 from federated_hh.statistics import options as statistics_options
-from federated_hh.statistics import preparation
 from federated_hh.statistics.devices import policy_file
 from tests.federated_hh.statistics import cases
 
@@ -48,7 +48,7 @@ _BAD = {
     "randomizer": ({"randomizer": "laplace"}, "randomizer is 'laplace'", True),
     "composition": ({"composition": "none"}, "composition is 'none'", True),
     "name": ({"table": "my table"}, "'my table'", False),
-    "keyword": ({"table": "select"}, "SQL does not take", False),
+    "keyword": ({"table": "select"}, "rename it, as to select_", False),
     "reserved": ({"columns": {"time": {"type": "REAL", **_LIMITS}}}, "time", False),
     "other_column": ({"table": "KeyboardNGrams"}, "column age|column città", False),
     "other_type": (
@@ -77,7 +77,7 @@ class PolicyFileTest(parameterized.TestCase):
         options = statistics_options.StatisticsOptions(
             analysis=analysis, composition=composition, cohorts=cohorts
         )
-        approval = preparation.approval_of(options)
+        approval = approvals.approval_of(options)
         text = policy_file.to_json(approval)
         jsonschema.validate(json.loads(text), _SCHEMA)
         self.assertEqual(self.read(text), approval)
