@@ -54,6 +54,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         )
     else:
         fingerprint = stored.fingerprint
+        logging.info("%s", stored.summary)
     prepared = preparation.prepare(options, stored, fingerprint, recipes, policy)
     if options.show_device_log is not None:
         prepared.check_device(options.show_device_log)

@@ -234,7 +234,7 @@ class Program:
 
         Args:
             chosen: Values by the flags' names.
-            reason: The numbers that they suit, such as "5,000 clients".
+            reason: Basis of the values, such as "5,000 clients".
         """
         for name, value in chosen.items():
             flags.FLAGS[name].value = value

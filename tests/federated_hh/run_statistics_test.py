@@ -200,7 +200,7 @@ class RunStatisticsTest(absltest.TestCase):
             )
             self.assertEqual(done.returncode, 0, done.stderr)
             histogram = tables.read(path / "histogram_1.csv").set_index("city")
-            for city, share in (("Oslo", 0.6), ("New York", 0.3), ("OOV", 0.1)):
+            for city, share in (("Oslo", 0.6), ("New York", 0.3), ("(other)", 0.1)):
                 row = histogram.loc[city]
                 self.assertLess(
                     abs(row["share"] - share), 5 * row["stderr"] / row["estimate"]

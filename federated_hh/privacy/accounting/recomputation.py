@@ -18,7 +18,7 @@ from federated_hh.privacy import drawn_noise, rounding
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import update_noise
 from federated_hh.privacy.guarantee import Adjacency, Guarantee
-from federated_hh.privacy.local import device_reports_plan, sketch_plan
+from federated_hh.privacy.local import device_reports_statement, sketch_plan
 from federated_hh.privacy.local import plan as local_plan
 from federated_hh.privacy.statement import PrivacyStatement
 from federated_hh.privacy.triehh import statement as triehh_statement
@@ -316,6 +316,6 @@ _FAMILIES: Mapping[str, Callable[[PrivacyStatement], tuple[Guarantee, ...] | Non
     "threshold (theta)": triehh_statement.recomputed,
     "contribution_bound (B)": local_plan.recomputed,
     "sketch": sketch_plan.recomputed,
-    "delta of a query": device_reports_plan.recomputed,
+    "delta of a query": device_reports_statement.recomputed,
     "report goal m": _training,
 }

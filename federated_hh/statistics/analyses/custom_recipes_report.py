@@ -77,14 +77,14 @@ def headline(
 def _names(fields: pd.DataFrame) -> list[str]:
     """Returns the names of cells, all fields of each."""
     rows = fields.astype(str).to_numpy().tolist()
-    return [" ".join(row) for row in rows]
+    return [" / ".join(row) for row in rows]
 
 
 def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
     """Plots the cells with the largest estimates, with two standard errors."""
     fields = [name for name in table.columns if name not in _ESTIMATES]
     largest = table.sort_values("estimate", ascending=False).head(_NUM_PLOTTED)[::-1]
-    names = largest[fields].agg(", ".join, axis=1)
+    names = _names(largest[fields])
     figure, axes = plots.single("The largest cells", "reports (estimated)", "cell")
     figure.set_figheight(1.5 + 0.18 * len(largest))
     axes.barh(np.arange(len(largest)), largest["estimate"], color=plots.BLUE)

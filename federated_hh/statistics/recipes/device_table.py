@@ -133,6 +133,15 @@ class DeviceTable:
         return int(self.splits[-1])
 
     @property
+    def summary(self) -> str:
+        """Devices, rows and the columns' types, in a line."""
+        columns = ", ".join(f"{n} ({kind})" for n, kind in self.stream.fields.items())
+        return (
+            f"{self.num_devices:,} devices with {self.num_events:,} rows; the columns "
+            f"of {self.stream.name} are {columns}."
+        )
+
+    @property
     def now(self) -> float:
         """A time after all rows, in seconds."""
         return float(np.diff(self.splits).max())

@@ -42,6 +42,11 @@ class DeviceTableTest(parameterized.TestCase):
             ],
         )
         self.assertEqual((table.num_devices, table.now), (3, 2.0))
+        self.assertEqual(
+            table.summary,
+            "3 devices with 4 rows; the columns of DeviceTable are age (INTEGER), city "
+            "(TEXT), weight (REAL).",
+        )
 
     def test_files_of_other_programs(self):
         expected = self.read(_CSV).fingerprint
