@@ -10,6 +10,7 @@ import ast
 import difflib
 import importlib.util
 import itertools
+import os
 import pathlib
 import runpy
 import sys
@@ -20,6 +21,8 @@ from federated_hh.files import installation
 
 _ROOT = installation.HOME
 _OTHERS = ("benchmarks/*.py", "scripts/document_tables.py", "scripts/submit_parts.py")
+# As shells have it for SIGPIPE.
+_READER_GONE = 141
 
 
 def modules() -> dict[str, str]:
@@ -114,7 +117,14 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(completion.completed(" ".join(arguments[1:]), modules())))
     elif module := _module_of(first):
         sys.argv = [*arguments]
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        try:
+            try:
+                runpy.run_module(module, run_name="__main__", alter_sys=True)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:  # the reader, such as head, has read enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return _READER_GONE
     else:
         print(suggestion(first), file=sys.stderr)
         return 2

@@ -44,9 +44,9 @@ class StatisticsOptions:
 
     analysis: str = option(
         "ngrams",
-        "Built-in questions, which the devices allow. ngrams: popular n-grams. joint: "
-        "pairs of an owner's age and a popular n-gram. distribution: of the seconds "
-        "between words.",
+        "The analysis, which also decides what devices allow. ngrams: popular n-grams. "
+        "joint: pairs of an owner's age and a popular n-gram. distribution: the "
+        "seconds between words.",
         choices=("ngrams", "joint", "distribution"),
     )
     strategy: str = option(
@@ -58,34 +58,37 @@ class StatisticsOptions:
     )
     recipe: tuple[str, ...] = option(
         (),
-        "Files with recipes, which are asked as they are, one after the other, in the "
-        "place of those of --analysis; devices allow what they allow of that, or of "
-        "--policy. Without a privacyBudget a recipe gets the largest one that the "
+        "Recipe files, asked unchanged one after the other, instead of the queries of "
+        "--analysis. Devices allow what --policy says, or what they allow of "
+        "--analysis. A recipe without privacyBudget gets the largest one that the "
         "devices allow.",
     )
     policy: str | None = option(
         None,
         "File with the devices' policy: approved identifier, table, columns and limits "
-        f"(shipped: by --analysis, {_LISTED}). --print_policy prints one to begin "
-        "with; it has the limits of the flags below.",
+        f"(shipped, by --analysis: {_LISTED}). --print_policy prints the one in use.",
     )
     print_policy: bool = option(
         False, "Print the devices' policy as a file for --policy, and stop."
     )
     table: str | None = option(
         None,
-        "CSV file with a custom table of the devices (a row an event: --user_column, "
-        "then columns of numbers or texts), in the place of a population; its users "
-        "are the devices, and --recipe asks about it.",
+        "CSV file with the devices' custom table, instead of a population; --recipe "
+        "asks about it. A row is an event: --user_column, then columns of numbers or "
+        "texts. Each user is a device.",
     )
     ask_refused: bool = option(
         False,
-        "Ask recipes that devices are known to refuse, so that the devices' logs show "
-        "it; by default nothing is asked then.",
+        "Ask recipes that devices will refuse, so that the devices' logs show the "
+        "refusal. By default the program stops before anything is asked.",
         group="Evaluation",
     )
     ngram_words: int = option(
-        3, "Words of the longest n-grams.", least=1, most=6, why="each is a query"
+        3,
+        "Length of the longest n-grams, in words.",
+        least=1,
+        most=6,
+        why="each is a query",
     )
     num_tokens: int = option(
         100,
@@ -96,64 +99,67 @@ class StatisticsOptions:
     )
     max_prefixes: int = option(
         50,
-        "The most n-grams that the next query goes on from: those of the largest "
+        "Largest number of n-grams that the next query extends: those with the largest "
         "estimates.",
         least=1,
         most=100_000,
     )
     false_positives: float = _kept_option(
         0.1,
-        "Largest mean number of false n-grams, or false pairs with an age, that a "
-        "query finds.",
+        "Largest average number of n-grams, or pairs with an age, that a query finds "
+        "although no device holds them.",
         above=0,
         most=1000,
     )
     max_seconds: float = _kept_option(
         600.0,
-        "Start of a distribution's last bucket; the first starts at 0.",
+        "Start of the last bucket of a distribution; the first starts at 0.",
         above=0,
         most=1e9,
         unit="seconds",
     )
     distribution_queries: int = option(
-        4, "Queries of an interactive distribution.", least=1, most=50
+        4, "Number of queries of an interactive distribution.", least=1, most=50
     )
     first_buckets: int = option(
-        16, "Equal buckets of the first query of a distribution.", least=1, most=1000
+        16,
+        "Number of equal buckets in a distribution's first query.",
+        least=1,
+        most=1000,
     )
     split_parts: int = option(
-        8, "Into how many equal parts a bucket is split.", least=2, most=100
+        8, "Number of equal parts that a bucket is split into.", least=2, most=100
     )
     split_stderrs: float = option(
         3.0,
-        "A bucket is split if each part would be at least so many standard errors of "
+        "A bucket is split if each part would be at least this many standard errors of "
         "an empty bucket.",
         above=0,
         most=1000,
     )
     grid_buckets: int = option(
-        1024, "Equal buckets of a static distribution.", least=1, most=4096
+        1024, "Number of equal buckets of a static distribution.", least=1, most=4096
     )
     cohorts: str = option(
         "auto",
-        "Devices that a query is sent to. disjoint: each query goes to an equal part "
-        "of the devices, and none is asked twice. everybody: each query goes to all, "
-        "who divide --epsilon among the queries. auto: everybody where a value then "
-        "needs a quarter fewer holders to be found, or a recipe's minimum cohort "
-        "needs it; else disjoint.",
+        "Cohorts of the queries. disjoint: each query goes to an equal part of the "
+        "devices, and none is asked twice. everybody: each query goes to all, who "
+        "divide --epsilon among the queries. auto: everybody if a value then needs a "
+        "quarter fewer holders to be found, or a recipe's minimum cohort needs it; "
+        "else disjoint.",
         choices=("auto", "disjoint", "everybody"),
     )
     epsilon: float = _privacy_option(
         1.0,
-        "Epsilon of all cohort aggregates that a device's reports are in; a device "
-        "answers nothing beyond it. At most six digits behind the point.",
+        "Epsilon of all cohort aggregates with a device's reports, together; a device "
+        "answers nothing beyond it. At most six decimals.",
         above=0,
         most=10,
     )
     local_epsilon: float = _privacy_option(
         6.0,
-        "The most that a report may have as its local epsilon (replacement); less is "
-        "used where --epsilon needs it. At most six digits behind the point.",
+        "Largest local epsilon of a report (replacement); less is used if --epsilon "
+        "needs it. At most six decimals.",
         above=0,
         most=20,
     )
@@ -165,8 +171,8 @@ class StatisticsOptions:
     )
     composition: str = _privacy_option(
         "basic",
-        "Composition theorem by which devices add up the cost of answers; 'advanced' "
-        "costs --delta once more, 'renyi' costs it once in all.",
+        "Composition of answers' costs by the devices. 'advanced' spends --delta once more, "
+        "'renyi' spends it once in all.",
         choices=("basic", "advanced", "renyi"),
     )
     randomizer: str = _privacy_option(
@@ -183,22 +189,22 @@ class StatisticsOptions:
     )
     aggregation: str = _privacy_option(
         "secure_sum",
-        "Party that adds reports up. secure_sum: TFF's secure sum. two_servers: two "
+        "Aggregator of the reports. secure_sum: TFF's secure sum. two_servers: two "
         "processes that each get a share of a report and check its proof, with "
         "--devices=real.",
         choices=("secure_sum", "two_servers"),
     )
     drop_out: float = option(
         0.0,
-        "With --aggregation=two_servers, the share of the devices that are gone before "
-        "both servers have their messages; they have spent their budget.",
+        "Share of the devices that drop out before both servers have their messages, "
+        "after spending their budget; with --aggregation=two_servers.",
         least=0,
         below=1,
     )
     show_device_log: int | None = _privacy_option(
         None,
-        "Show the log of this device, from 0, with --devices=real: every query that it "
-        "got, what became of it, and what left the device.",
+        "Number, from 0, of a device whose log is shown: each query that it got, its "
+        "decision and its report; with --devices=real.",
         least=0,
         most=2**31 - 1,
     )
@@ -214,7 +220,7 @@ class StatisticsOptions:
         for name in ("epsilon", "local_epsilon"):
             if round(getattr(self, name), 6) != getattr(self, name):
                 raise OptionError(
-                    self, f"{{{name}=}} has more than six digits behind the point"
+                    self, f"{{{name}=}} has more than six decimals; round it"
                 )
         self._check_cells()
         if self.table and not (self.recipe or self.print_policy):

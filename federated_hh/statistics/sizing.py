@@ -97,8 +97,8 @@ class Setting:
         ways += [] if enough is None else [f"an epsilon of {enough / 10:g}"]
         raise ValueError(
             f"{self.num_devices:,} devices cannot answer {counted(self.queries)} at an "
-            f"epsilon of {self.epsilon:g} (delta {self.policy.delta:g}): a value that "
-            "all of them hold would not stand out of the noise; it takes "
+            f"epsilon of {self.epsilon:g} (delta {self.policy.delta:g}): even a value "
+            "that all of them hold would be lost in the noise. Use "
             f"{' or '.join(ways) or 'another delta'}"
         )
 

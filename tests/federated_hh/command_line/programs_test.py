@@ -162,8 +162,15 @@ class AnswersTest(parameterized.TestCase):
         )
         return _bash(text).split()
 
-    def test_help_for_a_reader_that_goes_away(self):
-        command = [sys.executable, "-P", "-m", registry.PROGRAMS[_FIRST], "--helpfull"]
+    @parameterized.parameters(
+        (0, registry.PROGRAMS[_FIRST], "--helpfull"),
+        (
+            *(141, "federated_hh.command_line.programs", "accounting"),
+            *("--mechanism=statistics", "--population=1e6", "--epsilon=1"),
+        ),
+    )
+    def test_output_for_a_reader_that_goes_away(self, code, *arguments):
+        command = [sys.executable, "-P", "-m", *arguments]
         program = subprocess.Popen(
             command,
             env=_ENVIRONMENT,
@@ -173,7 +180,7 @@ class AnswersTest(parameterized.TestCase):
         )
         program.stdout.close()
         self.assertEqual(program.stderr.read(), "")
-        self.assertEqual(program.wait(), 0)
+        self.assertEqual(program.wait(), code)
         program.stderr.close()
 
 
