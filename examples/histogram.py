@@ -26,9 +26,9 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """Estimates of how many have each word: float64 [words]; None before the round."""
+    """Estimated holders of each word, float64 [words]; None before the round."""
 
-    clients: np.ndarray | None = None
+    estimates: np.ndarray | None = None
 
 
 class Histogram(word_questions.WordQuestions[State]):
@@ -54,12 +54,14 @@ class Histogram(word_questions.WordQuestions[State]):
 
     def items(self, state, words):
         place = {word: place for place, word in enumerate(self.known)}
-        is_asked = state.clients is not None
+        is_asked = state.estimates is not None
         return None if is_asked else [place.get(word, -1) for word in words]
 
     def learn(self, state, estimates):
         return State(estimates), {}
 
     def results(self, state):
-        columns = {"word": self.known, "clients": state.clients}
-        return {"words": pd.DataFrame(columns)}
+        reports = self.plan.sampler.cohort_size
+        noise = np.sqrt(self.randomizer.variance(np.zeros(1), reports)[0])
+        table = pd.DataFrame({"word": self.known, "estimate": state.estimates})
+        return {"words": table[table["estimate"] > 3 * noise]}

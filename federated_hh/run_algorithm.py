@@ -122,6 +122,7 @@ def _check_flags() -> None:
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the algorithm that the flags ask for."""
+    from federated_hh.reports import default_page
     from federated_hh.rounds import experiment
 
     chosen = _CHOSEN[0]
@@ -140,7 +141,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
         **vars(arguments),
     )
     for name, table in algorithm.results(done.outcome.states[0]).items():
-        print(f"{name}:\n{table.head(10).to_string(index=False)}")
+        shown = default_page.by_estimate(table).head(10)
+        print(f"{name}:\n{shown.to_string(index=False)}")
     print(done.summary)
 
 

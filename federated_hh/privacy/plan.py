@@ -179,7 +179,10 @@ def check_number(number: int, most: int, what: str) -> None:
         what: Name of the limit in the plan.
     """
     if number > most:
-        raise ValueError(f"round {number} is not in the plan: {what} is {most}")
+        raise ValueError(
+            f"round {number} is not in the plan: {what} is {most}; plan more rounds, "
+            f"or let the algorithm end after round {most}"
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,6 +60,17 @@ def write(
     return report.write()
 
 
+def by_estimate(table: pd.DataFrame) -> pd.DataFrame:
+    """Returns a table with its largest estimates first, if it has a column of them.
+
+    Args:
+        table: Results of a repeat; the column's name is `estimate`.
+    """
+    if "estimate" not in table:
+        return table
+    return table.sort_values("estimate", ascending=False, kind="stable")
+
+
 def _found(name: str, table: pd.DataFrame) -> str:
     """Returns a sentence on a table: its size, and its first rows by name."""
     if "repeat" in table:

@@ -79,7 +79,10 @@ class Algorithm(abc.ABC, Generic[S, T]):
         """
 
     def results(self, state: S) -> Mapping[str, pd.DataFrame]:
-        """Returns the released results of a finished repeat, as tables by name."""
+        """Returns the released results of a finished repeat, as tables by name.
+
+        Page and summary show a table with a column `estimate` by it, largest first.
+        """
         del state
         return {}
 

@@ -145,6 +145,7 @@ def _write_default(
     tables: dict[str, list[pd.DataFrame]] = {}
     for repeat, state in enumerate(outcome.states):
         for name, table in algorithm.results(state).items():
+            table = default_page.by_estimate(table)
             if len(outcome.states) > 1:
                 table = table.copy()
                 table.insert(0, "repeat", repeat)

@@ -234,7 +234,7 @@ class _Theorem(plan_lib.Theorem):
     ) -> None:
         """Raises `ValueError` for a round with other reports than planned."""
         reports = plan.contribution
-        plan_lib.check_number(number, reports.num_rounds, "max_depth times num_passes")
+        plan_lib.check_number(number, reports.num_rounds, reports.rounds_limit)
         candidates = checks.integer(
             least=1, most=reports.max_candidates, candidates=facts.get(CANDIDATES)
         )

@@ -190,6 +190,7 @@ class OneReport(LocalReports):
     sampler: ClassVar[str] = "greedy"
     aggregation: ClassVar[str] = "secure_sum"
     num_passes: ClassVar[int] = 1
+    rounds_limit: ClassVar[str] = "num_rounds"
 
     @property
     def max_depth(self) -> int:
@@ -228,6 +229,8 @@ class LdpTrieHHReports(LocalReports):
     max_depth: int
     num_passes: int
     max_prefixes: int
+
+    rounds_limit: ClassVar[str] = "max_depth times num_passes"
 
     @property
     def num_rounds(self) -> int:

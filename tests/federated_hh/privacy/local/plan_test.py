@@ -299,6 +299,11 @@ class BadPlansTest(parameterized.TestCase):
                 ValueError, "candidates is .*; it has to be .* at most 4"
             ):
                 plan.check_round(1, {"candidates": 5, "reports": 1_000})
+            # In the words of a custom algorithm's author.
+            with self.assertRaisesRegex(
+                ValueError, "round 2 is not in the plan: num_rounds is 1; plan more"
+            ):
+                plan.check_round(2, {"candidates": 4, "reports": 1_000})
 
     def test_other_cohorts_have_no_theorem(self):
         with self.assertRaisesRegex(ValueError, "no theorem is proved for uniform"):
