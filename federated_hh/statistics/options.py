@@ -171,8 +171,8 @@ class StatisticsOptions:
     )
     composition: str = _privacy_option(
         "basic",
-        "Composition of answers' costs by the devices. 'advanced' spends --delta once more, "
-        "'renyi' spends it once in all.",
+        "Composition of answers' costs by the devices. 'advanced' spends --delta once "
+        "more, 'renyi' spends it once in all.",
         choices=("basic", "advanced", "renyi"),
     )
     randomizer: str = _privacy_option(

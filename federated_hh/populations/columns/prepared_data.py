@@ -148,9 +148,8 @@ def file_state(path: str | None, name: str) -> dict[str, Any] | None:
         with open(resolved, "rb"):
             pass
     except FileNotFoundError:
-        raise PopulationError(
-            f"{name}: there is no file {path} (looked for {resolved})."
-        ) from None
+        seen = "" if path == resolved else f" (looked for {resolved})"
+        raise PopulationError(f"{name}: there is no file {path}{seen}.") from None
     except IsADirectoryError:
         raise PopulationError(
             f"{name}: {resolved} is a directory, not a file."

@@ -92,7 +92,9 @@ class PopulationOptions(file_options.FileOptions):
     known_words: str | None = _words_option(
         None,
         "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
-        "out, compared in lower case: what remains is out of vocabulary.",
+        "out, compared in lower case: what remains is out of vocabulary. Such as "
+        "/usr/share/dict/american-english of Debian's package wamerican; "
+        "docs/guide/your_data.md has further sources.",
     )
     only_words: str | None = _words_option(
         None,

@@ -109,7 +109,7 @@ def open_blocks(
             decoder = codecs.getincrementaldecoder("utf-8-sig" if utf_8 else encoding)
         except OSError as error:
             raise verified_files.PopulationError(
-                f"{path} cannot be read: {error}"
+                f"{path} cannot be read: {error.strerror or error}."
             ) from None
         except LookupError:
             raise verified_files.PopulationError(
