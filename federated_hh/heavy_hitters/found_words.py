@@ -43,6 +43,20 @@ class FoundWord:
         return not is_cut or self.estimate >= standard_errors * self.standard_error
 
 
+def counted(words: int) -> str:
+    """Returns a number of words, as in "1 word" and "1,200 words"."""
+    return f"{words:,} word" + "s" * (words != 1)
+
+
+def false_words(expected: float) -> str:
+    """Returns a bound on expected false words, one that rounds to 0.0 in words.
+
+    Args:
+        expected: The bound, at least 0.
+    """
+    return "fewer than 0.1" if expected < 0.05 else f"at most {expected:,.1f}"
+
+
 def against_noise(
     law: vote_law.VoteLaw,
     found: Sequence[FoundWord],

@@ -40,6 +40,9 @@ SUMMED_IN_THE_CLEAR = "the simulation computes it in the clear"
 # Units by how much is protected.
 _ORDER = (Unit.CLIENT, Unit.ITEM)
 
+# From here on who sees a release is sure of a guess, up to 2 in 10^9.
+_NO_PROTECTION = 20.0
+
 # The other run of a comparison, for one line.
 _AGAINST = {
     Adjacency.EMPTIED: "a run without the client's data",
@@ -240,7 +243,14 @@ class PrivacyStatement:
         notes += ["compared with " + " and ".join(_AGAINST[g.adjacency] for g in shown)]
         notes += [] if shown[0].is_upper_bound else ["not proved"]
         basis = "planned" if self.realised is None else "from the rounds that ran"
-        return f"Privacy: {text} ({', '.join(notes)}; {basis})"
+        line = f"Privacy: {text} ({', '.join(notes)}; {basis})"
+        large = [each for each in shown if each.epsilon >= _NO_PROTECTION]
+        if large:
+            of = ", or ".join(_price(each) for each in large)
+            line += f". An {of} is no protection"
+            left = [each.unit.value for each in shown if each not in large]
+            line += f": quote the guarantee per {left[0]}" if left else ""
+        return line
 
     def to_json(self) -> str:
         """Renders the statement as JSON.
@@ -314,6 +324,12 @@ def _basis(realised: Realised | None) -> str:
     return (
         f"realised, in {realised.rounds} rounds that asked {realised.clients} clients, "
         "each counted as often as it was asked"
+    )
+
+
+def _price(guarantee: Guarantee) -> str:
+    return (
+        f"epsilon of {guarantee.printed(guarantee.epsilon)} per {guarantee.unit.value}"
     )
 
 

@@ -240,10 +240,13 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         """Returns the log line of a level."""
         passes = self.parameters.num_passes
         which = f"pass {row['pass_number']} of {passes}, " if passes > 1 else ""
+        kept, most = row["prefixes_kept"], self.parameters.max_prefixes
+        ties = f" ({most:,}, and {kept - most:,} tied with the last)" * (kept > most)
         return (
-            f"{which}{row['prefixes_kept']:,} of {row['candidates']:,} prefixes kept; "
-            f"{row['words_released']:,} words of length {row['level']:,} found (at "
-            f"most {row['expected_false_words']:,.1f} of them false)"
+            f"{which}{kept:,} of {row['candidates']:,} prefixes kept{ties}; "
+            f"{found_words.counted(int(row['words_released']))} of length "
+            f"{row['level']:,} found "
+            f"({found_words.false_words(row['expected_false_words'])} expected false)"
         )
 
     def _collect(

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import figure as figure_lib
 
+from federated_hh.heavy_hitters import found_words
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh import results as ldp_triehh_results
 from federated_hh.heavy_hitters.ldp_triehh.results import Results
@@ -142,10 +143,11 @@ def _found(results: Results) -> str:
         else ""
     )
     return (
-        f"{last['words_released']:,.0f} words found{names}. "
-        f"{last['released_real']:,.0f} of them are words that clients hold (at most "
-        f"{last['expected_false']:,.1f} false ones were expected), which are "
-        f"{last['released_coverage']:.1%} of what clients typed{estimated}.{more}"
+        f"{found_words.counted(round(last['words_released']))} found{names}. "
+        f"Clients hold {last['released_real']:,.0f} of them "
+        f"({found_words.false_words(last['expected_false'])} were expected to be "
+        f"false), which are {last['released_coverage']:.1%} of what clients "
+        f"typed{estimated}.{more}"
     )
 
 
@@ -179,19 +181,20 @@ def _words_text(last: pd.Series, cut: float) -> str:
         f"{last['words_real']:,.0f} of them real, which make up {last['coverage']:.1%} "
         "of what the clients typed."
     )
+    expected = found_words.false_words(last["expected_false"])
     if not cut:
         return (
-            f"{found} None is left out for its noise (--min_standard_errors=0): at "
-            f"most {last['expected_false']:,.1f} are expected to be noise."
+            f"{found} None is left out for its noise (--min_standard_errors=0): "
+            f"{expected} are expected to be noise."
         )
     released, real = last["words_released"], last["released_real"]
     precision = f" ({real / released:.1%})" if released else ""
     return (
         f"{found} Released are those whose estimate is at least {cut:g} of its "
         f"standard errors: {released:,.0f}, {real:,.0f} of them real{precision}, with "
-        f"{last['released_coverage']:.1%} of what the clients typed; at most "
-        f"{last['expected_false']:,.1f} are expected to be noise. Leaving words out is "
-        "post-processing: it costs no privacy."
+        f"{last['released_coverage']:.1%} of what the clients typed; {expected} are "
+        "expected to be noise. Leaving words out is post-processing: it costs no "
+        "privacy."
     )
 
 

@@ -296,7 +296,8 @@ def _guarantees(
     violated = triehh_lib.theorem1_violation(parameters)
     name = "Zhu et al. 2020, " + ("Corollary 2" if redraws else "Theorem 1")
     if violated is not None:
-        return [*rows, row("epsilon", "-", f"{name} does not apply: {violated}")]
+        covered = f"{name} does not cover these parameters, the curve above does"
+        return [*rows, row("epsilon by the paper", "-", f"{covered}: {violated}")]
     epsilon, delta = triehh_lib.theorem1(parameters)
     rows.append(row("epsilon", epsilon, f"{name}; {who}"))
     return [*rows, row("delta", delta, f"{name}; {who}")]

@@ -197,6 +197,26 @@ class StatementTest(parameterized.TestCase):
             "zeroed and a run with another item; planned)",
         ),
         (
+            "a client's is none",
+            {
+                "guarantees": (
+                    _guarantee(epsilon=1.0, adjacency=Adjacency.REPLACE_ONE_ITEM),
+                    _guarantee(epsilon=539.0),
+                )
+            },
+            "Privacy: epsilon 539 at delta 1e-10 per client, epsilon 1 at delta 1e-10 "
+            "per item (compared with a run with the client's contributions zeroed and "
+            "a run with another item; planned). An epsilon of 539 per client is no "
+            "protection: quote the guarantee per item",
+        ),
+        (
+            "none protects",
+            {"guarantees": (_guarantee(epsilon=20.0),)},
+            "Privacy: epsilon 20 at delta 1e-10 per client (compared with a run with "
+            "the client's contributions zeroed; planned). An epsilon of 20 per client "
+            "is no protection",
+        ),
+        (
             "estimate",
             {"guarantees": (_guarantee(is_upper_bound=False),)},
             "Privacy: epsilon 9.001 at delta 1e-10 per client (compared with a run "
