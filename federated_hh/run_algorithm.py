@@ -104,7 +104,9 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
         if is_missing:
             raise ValueError("give --algorithm=module:Class, what to run")
         if name is not None:
-            if "--tf_logs" not in arguments:
+            if "--tf_logs" in arguments:
+                startup.show_tensorflow()
+            else:
                 startup.silence_tensorflow()
             _CHOSEN.append(_Chosen(name))
     except (ValueError, TypeError, RuntimeError, OSError, flags.Error) as error:

@@ -180,6 +180,11 @@ def run_program(
         python_logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S")
     )
     options = _OPTIONS.read()
+    # A custom part may import TensorFlow while the flags are checked.
+    if options.tf_logs:
+        startup.show_tensorflow()
+    else:
+        startup.silence_tensorflow()
     startup.keep_interrupts()
     startup.isolate_workers(options.isolate_network)
     # These import NumPy, but no TensorFlow.
@@ -205,8 +210,6 @@ def run_program(
         output_dir = output_dir or run_directory.default_path(name)
         if not options.resume:
             run_directory.RunDirectory.check_free(output_dir)
-        if not options.tf_logs:
-            startup.silence_tensorflow()
         key = _noise_key(options, is_synthetic())
         if key.is_secret:
             logging.info("The key of secret draws: SHA-256 %s.", key.commitment)
@@ -258,8 +261,6 @@ def _choose_engine() -> None:
     if runtime.runtime is engine_options.Runtime.IN_PROCESS:
         startup.prepare_in_process()
     if runtime.device is not None and engine.engine is engine_options.Engine.EMBEDDED:
-        if not _OPTIONS.read().tf_logs:
-            startup.silence_tensorflow()
         from federated_hh.runtime.engines import in_process
 
         in_process.check_device(runtime.device)

@@ -12,7 +12,6 @@ import platform
 import signal
 import sys
 import threading
-import warnings
 
 from federated_hh.runtime.worker import engine_options
 
@@ -48,15 +47,23 @@ _SECONDS_TO_NEXT_INTERRUPT = 0.05
 def silence_tensorflow() -> None:
     """Turns off messages of TensorFlow, TFF and gRPC, here and in the worker.
 
-    Has to run before the first import of TensorFlow. The user's own settings in the
-    environment stay.
+    Importing `federated_hh` has turned off those of TensorFlow's start. Has to run
+    before the first import of TensorFlow. The user's own settings in the environment
+    stay.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault(_ONEDNN, "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     logging.getLogger("absl").addFilter(_is_ours)
-    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
+
+
+def show_tensorflow() -> None:
+    """Turns on the messages that importing `federated_hh` turned off.
+
+    Has to run before the first import of TensorFlow.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "3":
+        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

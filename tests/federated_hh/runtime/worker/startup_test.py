@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from unittest import mock
 
 from absl.testing import absltest
 
@@ -10,15 +11,33 @@ from federated_hh.runtime.worker import startup
 
 
 class SilenceTest(absltest.TestCase):
-    def test_keeps_what_the_user_set(self):
-        before = dict(os.environ)
-        try:
-            os.environ["TF_CPP_MIN_LOG_LEVEL"] = "0"
-            startup.silence_tensorflow()
-            self.assertEqual(os.environ["TF_CPP_MIN_LOG_LEVEL"], "0")
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+    def test_the_library_alone_is_silent_too(self):
+        script = (
+            "import os, sys; {before}from {package} import {module}; "
+            "print(os.environ['TF_CPP_MIN_LOG_LEVEL'], 'tensorflow' in sys.modules)"
+        )
+        shown = "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0'; "
+        for package, module, before, level in (
+            ("federated_hh.randomizers", "k_ary", "", "3"),
+            ("training.models", "cifg", "", "3"),
+            ("federated_hh.randomizers", "k_ary", shown, "0"),
+        ):
+            code = script.format(package=package, module=module, before=before)
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                env={k: v for k, v in os.environ.items() if not k.startswith("TF_")},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            self.assertEqual(done.stdout, f"{level} True\n")
+            self.assertEqual("cpu_feature_guard" in done.stderr, level == "0")
+
+    def test_messages_that_are_asked_for_come_back(self):
+        for before, after in (("3", "0"), ("1", "1")):
+            with mock.patch.dict(os.environ, TF_CPP_MIN_LOG_LEVEL=before):
+                startup.show_tensorflow()
+                self.assertEqual(os.environ["TF_CPP_MIN_LOG_LEVEL"], after)
 
 
 class OneDnnTest(absltest.TestCase):
