@@ -18,7 +18,7 @@ from federated_hh.populations import population
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import plan as local_reports_plan
-from federated_hh.randomizers import local_randomizer
+from federated_hh.randomizers import arguments, local_randomizer
 from federated_hh.randomness import identities
 from federated_hh.rounds import algorithm, block_round, samplers
 
@@ -62,6 +62,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
         self.clients = clients
         self.max_rounds = num_rounds
         self.num_items = num_items
+        arguments.check_memory(make_randomizer, epsilon, num_items + 1)
         self.randomizer = make_randomizer(epsilon, num_items + 1)
         self.plan = plan_lib.Plan(
             sampler=samplers.DisjointCohorts(clients.num_clients, cohort_size),

@@ -1,16 +1,24 @@
 """Arguments that all local randomizers take: their limits and checks."""
 
+import functools
+import math
 import numbers
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from federated_hh.files import memory
 from federated_hh.options import checks
 
 # Beyond this e^-epsilon comes near 2^-64, the smallest chance that a coin has.
 MAX_EPSILON = 40.0
 MAX_DOMAIN_SIZE = 2**31 - 1
 MAX_COUNT = 2**63 - 1
+# A randomizer of any kind can be made for so few items.
+_SMALL_DOMAIN = 250
 
 
 def check_epsilon(epsilon: float) -> float:
@@ -92,3 +100,52 @@ def check_histogram(
             "their sum has to fit in 64 bits"
         )
     return counts
+
+
+def check_memory(
+    make: Callable[[float, int], Any], epsilon: float, domain_size: int
+) -> None:
+    """Raises an error if a randomizer, such as a custom one, will not fit into memory.
+
+    Its need follows from that of two small ones, as a power of the domain's size.
+
+    Args:
+        make: Makes a randomizer from epsilon and its domain size.
+        epsilon: Checked.
+        domain_size: The size to foretell.
+
+    Raises:
+        PopulationError: If it needs more memory than is left.
+    """
+    large = 2 * _SMALL_DOMAIN
+    if domain_size <= large:
+        return
+    small_need, large_need = _needs_of_small_ones(make, epsilon)
+    power = max(0.0, math.log2(large_need / small_need))
+    memory.check_needed(
+        int(large_need * (domain_size / large) ** power),
+        f"{getattr(make, '__name__', make)} for {domain_size:,} items (its memory "
+        f"grows like their number to the power of {power:.1f}; fewer max_prefixes or "
+        "a smaller alphabet make fewer items, and docs/guide/custom_randomizer.md has "
+        "a randomizer without a matrix)",
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _needs_of_small_ones(
+    make: Callable[[float, int], Any], epsilon: float
+) -> tuple[int, int]:
+    needs = []
+    is_traced = tracemalloc.is_tracing()
+    tracemalloc.start()
+    try:
+        make(epsilon, _SMALL_DOMAIN)  # what is imported and cached on first use
+        for size in (_SMALL_DOMAIN, 2 * _SMALL_DOMAIN):
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            make(epsilon, size)
+            needs.append(max(1, tracemalloc.get_traced_memory()[1] - before))
+    finally:
+        if not is_traced:
+            tracemalloc.stop()
+    return needs[0], needs[1]

@@ -125,9 +125,13 @@ class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
 
         Returns:
             None where epsilon is infinite.
+
+        Raises:
+            PopulationError: If it will not fit into memory.
         """
         if math.isinf(self.epsilon):
             return None
+        arguments.check_memory(self.make_randomizer, self.epsilon, num_candidates + 1)
         return self.make_randomizer(self.epsilon, num_candidates + 1)
 
     def detection(

@@ -136,10 +136,10 @@ def _found(results: Results) -> str:
     names = f", first of all {', '.join(real)}" if len(real) else ""
     estimate = last["released_estimate"]
     estimated = "" if math.isnan(estimate) else f" (estimated: {estimate:.1%})"
-    left_out = last["words_found"] - last["words_released"]
+    left_out = round(last["words_found"] - last["words_released"])
     more = (
-        f" {left_out:,.0f} more were left out, as they may be noise."
-        if round(left_out)
+        f" Left out, as they may be noise: {found_words.counted(left_out)}."
+        if left_out
         else ""
     )
     return (

@@ -2,6 +2,9 @@
 
 import fractions
 import math
+import re
+import types
+from unittest import mock
 
 import numpy as np
 import scipy.linalg
@@ -9,13 +12,14 @@ import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import stats
 
+from federated_hh.files import memory, verified_files
 from federated_hh.randomizers import (
-    coins,
+    arguments,
     k_ary,
-    local_randomizer,
     one_hot,
     subset_selection,
 )
+from tests import ROOT
 
 _ALL = (
     subset_selection.SubsetSelection,
@@ -25,35 +29,24 @@ _ALL = (
 )
 
 
-class HadamardResponse(local_randomizer.LocalRandomizer):
-    """Sends one bit: a random row's entry of the item's Hadamard column, or not so.
+def _guide_example():
+    """Returns the class of the guide's page."""
+    guide = (ROOT / "docs/guide/custom_randomizer.md").read_text()
+    (code,) = re.findall(r"```python\n([^`]*class HadamardResponse[^`]*)```", guide)
+    module = types.ModuleType("hadamard")
+    exec(compile(code, "hadamard.py", "exec"), module.__dict__)
+    return module.HadamardResponse
 
-    Acharya and Sun 2019. The row is public randomness; here the report carries it.
-    """
+
+HadamardResponse = _guide_example()
+
+
+class _WithMatrix(HadamardResponse):
+    """Keeps the matrix that the guide's class does without."""
 
     def __init__(self, epsilon, domain_size):
         super().__init__(epsilon, domain_size)
-        self._rows = 2 ** domain_size.bit_length()
-        self._coin = coins.Coin.at_most(coins.exact(lambda e: e / (e + 1), epsilon))
-        # Column 0 is constant; any two others agree in half of their rows.
-        signs = scipy.linalg.hadamard(self._rows)[:, 1 : domain_size + 1]
-        self._bits = signs > 0
-
-    bits_per_report = 1
-    other_probability = 0.5
-    own_probability = property(lambda self: self._coin.probability)
-
-    def _randomize(self, items, seed):
-        seeds = [local_randomizer.fold_in(seed, i) for i in range(2)]
-        shape = [tf.size(items)]
-        rows = tf.random.stateless_uniform(shape, seeds[0], 0, self._rows, tf.int32)
-        bits = tf.gather_nd(self._bits, tf.stack([rows, items], axis=1))
-        right = self._coin.toss(shape, seeds[1])
-        return tf.stack([rows, tf.cast(tf.equal(bits, right), tf.int32)], axis=1)
-
-    def tally(self, reports):
-        agree = tf.equal(tf.gather(self._bits, reports[:, 0]), reports[:, 1:] > 0)
-        return tf.math.count_nonzero(agree, axis=0, dtype=tf.int64)
+        self.matrix = scipy.linalg.hadamard(2 ** domain_size.bit_length())
 
 
 class OwnRandomizerTest(absltest.TestCase):
@@ -70,6 +63,29 @@ class OwnRandomizerTest(absltest.TestCase):
         ratio = ((estimates - histogram) ** 2).sum(axis=0) / variances
         self.assertGreater(stats.chi2.sf(ratio, 200).min(), 1e-6 / 24)
         self.assertGreater(stats.chi2.cdf(ratio, 200).min(), 1e-6 / 24)
+
+    def test_it_reports_a_row_and_an_entry_of_the_hadamard_matrix(self):
+        matrix = scipy.linalg.hadamard(16)
+        items = np.repeat(np.arange(9), 50)
+        # At epsilon 40 every entry is the item's.
+        rows, signs = HadamardResponse(40.0, 9).randomize(items, [1, 2]).numpy().T
+        self.assertGreater(len(set(rows)), 10)
+        np.testing.assert_array_equal(2 * signs - 1, matrix[rows, items + 1])
+        agree = matrix[rows, 1:10] == (2 * signs - 1)[:, None]
+        counts = HadamardResponse(40.0, 9).tally(np.stack([rows, signs], axis=1))
+        np.testing.assert_array_equal(counts, agree.sum(axis=0))
+
+    def test_a_matrix_that_will_not_fit_is_refused_before_it_is_made(self):
+        with mock.patch.object(memory, "available_bytes", lambda: 2**34):
+            for make in (HadamardResponse, *_ALL):
+                arguments.check_memory(make, 2.0, 10**6)
+            arguments.check_memory(_WithMatrix, 2.0, 10**3)
+            with self.assertRaisesRegex(
+                verified_files.PopulationError,
+                "_WithMatrix for 1,000,000 items .* power of 2.0; .* takes about .* "
+                "GiB of memory, and 16.0 GiB are left",
+            ):
+                arguments.check_memory(_WithMatrix, 2.0, 10**6)
 
     def test_an_unknown_randomizer_gets_the_bound_that_always_holds(self):
         guarantee = HadamardResponse(2.0, 6).guarantee
