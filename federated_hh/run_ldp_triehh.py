@@ -7,6 +7,8 @@ says otherwise: a word with another character is an error then, unless
 --out_of_alphabet=drop leaves it out.
 """
 
+import functools
+
 from absl import flags, logging
 
 from federated_hh.command_line import experiment_flags, program_flags
@@ -132,7 +134,15 @@ def run(arguments: experiment_flags.Arguments) -> None:
             options.anonymity_alpha,
         )
         summary = ldp_triehh_report.RunSummary(
-            algorithm, statement, *anonymity, findable
+            algorithm,
+            statement,
+            *anonymity,
+            findable,
+            functools.partial(
+                ldp_triehh_privacy.for_longer_words,
+                algorithm,
+                options.counting_clients or 0,
+            ),
         )
         return ldp_triehh_report.write(directory, results, summary)
 

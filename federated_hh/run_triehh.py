@@ -3,6 +3,7 @@
 scripts/run triehh --flagfile=configs/triehh_demo.flagfile
 """
 
+import functools
 from typing import Any
 
 from absl import logging
@@ -76,7 +77,10 @@ def run(arguments: experiment_flags.Arguments) -> None:
             statement = masking.stated(statement, parameters.cohort_size)
         repeats = [state.trie.words() for state in outcome.states]
         results = triehh_report.evaluate(algorithm, repeats, options.max_k)
-        return triehh_report.write(directory, algorithm, results, statement, findable)
+        at_length = functools.partial(options.for_longer_words, population.num_clients)
+        return triehh_report.write(
+            directory, algorithm, results, statement, findable, at_length
+        )
 
     done = experiment.run_experiment(
         algorithm,

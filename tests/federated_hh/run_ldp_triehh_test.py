@@ -126,7 +126,12 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         rows = [
             f"user{i}\t{word}\t{count}\n"
             for i in range(60)
-            for word, count in (("Yayyy", 3), ("s,r", 2), ("ok", 1))
+            for word, count in (
+                ("Yayyy", 3),
+                ("s,r", 2),
+                ("ok", 1),
+                ("photographer", 2),
+            )
         ]
         (self.scratch / "words.tsv").write_text("".join(rows))
         result = _run(
@@ -149,7 +154,10 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         found = dict(zip(words["word"], words["estimate"], strict=True))
         self.assertEqual(found, {"Yayyy": 10, "s,r": 10, "ok": 10})
         coverage = pd.read_csv(self.scratch / "out" / "simulator" / "coverage.csv")
-        self.assertEqual(coverage["coverage"].tolist(), [1])
+        self.assertEqual(coverage["coverage"].tolist(), [6 / 8])
+        # Sixty clients have five for each of twelve levels.
+        longer = "Most would help: --max_depth=12 with --cohort_size=5. Words of more"
+        self.assertIn(longer, result.stdout)
         # All clients were in a cohort: nobody is left to count.
         self.assertTrue(coverage["estimated_coverage"].isna().all())
         statement = json.loads((self.scratch / "out" / "privacy.json").read_text())

@@ -200,6 +200,8 @@ class RunTrieHHTest(parameterized.TestCase):
             for i in range(400)
             for word, count in (("lol", 3), ("brb", 2), (f"only{chr(97 + i % 26)}", 1))
         ]
+        # A word that the maximum length leaves out.
+        rows += [f"user{i}\totherwise\t30\n" for i in range(400)]
         (self.scratch / "words.tsv").write_text("".join(rows))
         result = _run(
             "--population=words.tsv",
@@ -215,6 +217,7 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertNotIn("cuda", result.stderr.lower())
         statement = json.loads((self.scratch / "out" / "privacy.json").read_text())
+        self.assertIn("Most would help: --max_length=10, at epsilon", result.stdout)
         self.assertEqual(statement["parameters"]["redraws_each_round"], "yes")
         self.assertEqual(statement["basis"], "realised")
         self.assertEqual(

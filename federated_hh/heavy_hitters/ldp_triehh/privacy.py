@@ -20,6 +20,41 @@ _ANONYMITY_COLUMNS = [
 ]
 
 
+def _own_law(
+    algorithm: ldp_triehh.LdpTrieHH,
+) -> ldp_triehh_detection.LdpTrieHHDetection:
+    held = np.diff(algorithm.population.row_splits)
+    reported = np.minimum(held, algorithm.parameters.contribution_bound)
+    return algorithm.parameters.detection(
+        algorithm.population.num_clients,
+        algorithm.alphabet,
+        max(1, int(reported.sum())) / max(1, int(held.sum())),
+    )
+
+
+def for_longer_words(
+    algorithm: ldp_triehh.LdpTrieHH, counting_clients: int, characters: int
+) -> detection.Alternative:
+    """Returns the setting that finds longer words, of the same clients.
+
+    Args:
+        algorithm: The algorithm that was run.
+        counting_clients: Clients that the counting task has to have.
+        characters: The characters of the longest word.
+    """
+    own = _own_law(algorithm)
+    parameters = dataclasses.replace(algorithm.parameters, max_depth=characters)
+    cohort = (own.num_clients - counting_clients) // parameters.levels
+    name = f"--max_depth={characters}"
+    if cohort < parameters.cohort_size:
+        name += f" with --cohort_size={cohort}"
+        if cohort < 1:
+            return detection.Alternative(name, None)
+        parameters = dataclasses.replace(parameters, cohort_size=cohort)
+    law = dataclasses.replace(own, settings=parameters)
+    return detection.Alternative(name, law)
+
+
 def what_is_found(algorithm: ldp_triehh.LdpTrieHH) -> list[dict[str, Any]]:
     """Returns the words that a run can find, and settings that find more.
 
@@ -30,14 +65,7 @@ def what_is_found(algorithm: ldp_triehh.LdpTrieHH) -> list[dict[str, Any]]:
     Returns:
         See `detection.rows`.
     """
-    parameters, population = algorithm.parameters, algorithm.population
-    held = np.diff(population.row_splits)
-    reported = np.minimum(held, parameters.contribution_bound)
-    own = parameters.detection(
-        population.num_clients,
-        algorithm.alphabet,
-        max(1, int(reported.sum())) / max(1, int(held.sum())),
-    )
+    parameters, own = algorithm.parameters, _own_law(algorithm)
 
     def with_epsilon(epsilon: float) -> Callable[[int], tuple[float, float]]:
         return dataclasses.replace(parameters, epsilon=epsilon).probabilities

@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import figure as figure_lib
 
+from federated_hh.heavy_hitters import coverage as coverage_lib
 from federated_hh.heavy_hitters import found_words
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh import results as ldp_triehh_results
@@ -45,6 +46,7 @@ class RunSummary:
             rows where there is none.
         anonymity_text: Explanation, Markdown.
         findable: Words that can be found, known before the run: `detection.rows`.
+        at_length: Returns the setting that finds words of so many characters.
     """
 
     algorithm: ldp_triehh.LdpTrieHH
@@ -52,6 +54,7 @@ class RunSummary:
     anonymity: pd.DataFrame
     anonymity_text: str
     findable: Sequence[dict[str, Any]]
+    at_length: Callable[[int], detection.Alternative]
 
 
 def write(
@@ -67,7 +70,9 @@ def write(
     report.summary(
         _found(results),
         advice=detection.advice(
-            summary.findable, is_all=_is_all(results, summary.algorithm)
+            summary.findable,
+            is_all=_is_all(results, summary.algorithm),
+            held=_held(results, summary),
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
@@ -115,10 +120,30 @@ def write(
     return report.write()
 
 
+def _released(results: Results) -> set[str]:
+    """Returns the words that the first repeat released."""
+    words = results.words
+    return set(words[words["released"] & (words["repeat"] == 0)]["word"])
+
+
+def _held(results: Results, summary: RunSummary) -> detection.HeldWords:
+    """Returns the clients' words, and those that the first repeat released."""
+    population, released = summary.algorithm.population, _released(results)
+    holders = coverage_lib.WordTotals.of(population).holders
+    order = np.argsort(-holders, kind="stable")[: np.count_nonzero(holders)]
+    words = [population.word(i) for i in order]
+    return detection.HeldWords(
+        words,
+        holders[order] / population.num_clients,
+        np.array([word in released for word in words], bool),
+        summary.algorithm.parameters.max_depth,
+        summary.at_length,
+    )
+
+
 def _is_all(results: Results, algorithm: ldp_triehh.LdpTrieHH) -> bool:
     """Returns whether the first repeat released all words that can be completed."""
-    words = results.words
-    released = set(words[words["released"] & (words["repeat"] == 0)]["word"])
+    released = _released(results)
     lengths = range(
         ldp_triehh_results.LEAST_CHARACTERS, algorithm.parameters.max_depth + 1
     )

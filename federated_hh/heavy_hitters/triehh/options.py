@@ -212,6 +212,30 @@ class TrieHHOptions:
             else {"delta": self.delta_for(parameters.population_size)},
         )
 
+    def for_longer_words(
+        self, num_clients: int, characters: int
+    ) -> "detection.Alternative":
+        """Returns the setting that completes longer words.
+
+        Args:
+            num_clients: The number of clients of the population.
+            characters: The characters of the longest word.
+        """
+        from federated_hh.privacy.triehh import detection as triehh_detection
+        from federated_hh.privacy.triehh import wanted_detection
+
+        name = f"--max_length={characters + 1}"
+        try:
+            longer = dataclasses.replace(self, max_length=characters + 1)
+            parameters = longer.parameters_for(num_clients)
+        except ValueError:
+            return wanted_detection.Alternative(name, None)
+        cost = "at the same epsilon"
+        if self.threshold is not None:
+            cost = triehh_detection.spent(parameters, self.delta_for(num_clients))
+        law = triehh_detection.TrieHHDetection(parameters, self.redraws_each_round)
+        return wanted_detection.Alternative(f"{name}, {cost}", law)
+
     def _request(self, num_clients: int) -> dict[str, Any]:
         fixed = {} if self.cohort_size is None else {"cohort_size": self.cohort_size}
         return fixed | {

@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -138,6 +138,7 @@ def write(
     results: Results,
     statement: statement_lib.PrivacyStatement,
     findable: Sequence[dict[str, Any]],
+    at_length: Callable[[int], detection.Alternative],
 ) -> page.Summary:
     """Writes the tables, plots, privacy statement and report of a run.
 
@@ -147,6 +148,7 @@ def write(
         results: Results of the run.
         statement: The statement of the run.
         findable: Words that can be found, known before the run: `detection.rows`.
+        at_length: Returns the setting that completes words of so many characters.
 
     Returns:
         What the run comes to.
@@ -156,7 +158,11 @@ def write(
     first = words[words["repeat"] == 0]
     report.summary(
         _found(first, results.scores),
-        advice=detection.advice(findable, is_all=_is_all(results, first)),
+        advice=detection.advice(
+            findable,
+            is_all=_is_all(results, first),
+            held=_held(algorithm, results, first, at_length),
+        ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     released = words[_RELEASED].sort_values(_RELEASED)
@@ -212,6 +218,23 @@ def write(
     report.section("The run", covered=False).text(_summary(algorithm, metrics, words))
     report.how_it_was_made()
     return report.write()
+
+
+def _held(
+    algorithm: triehh.TrieHH,
+    results: Results,
+    first: pd.DataFrame,
+    at_length: Callable[[int], detection.Alternative],
+) -> detection.HeldWords:
+    """Returns the most frequent words, and those that the first repeat found."""
+    table = results.discovery
+    return detection.HeldWords(
+        table["word"].tolist(),
+        table["true_count"].to_numpy() / algorithm.population.num_clients,
+        table["word"].isin(first["word"]).to_numpy(),
+        algorithm.parameters.max_length - 1,
+        at_length,
+    )
 
 
 def _is_all(results: Results, first: pd.DataFrame) -> bool:

@@ -122,7 +122,7 @@ def alternatives(
         size = min(2 * parameters.cohort_size, parameters.population_size)
         larger = dataclasses.replace(parameters, cohort_size=size)
         if size > parameters.cohort_size:
-            name = f"cohorts of {size:,}, {_spent(larger, request.get('delta'))}"
+            name = f"cohorts of {size:,}, {spent(larger, request.get('delta'))}"
             found.append(_alternative(name, own, lambda: larger))
         return found
     size, epsilon = request["population_size"], request["epsilon"]
@@ -150,7 +150,13 @@ def alternatives(
     return found
 
 
-def _spent(parameters: triehh.TrieHHParameters, delta: float | None) -> str:
+def spent(parameters: triehh.TrieHHParameters, delta: float | None) -> str:
+    """Returns what parameters cost, such as "at epsilon 2.5".
+
+    Args:
+        parameters: Parameters that were not solved for.
+        delta: The delta; None where it is not known.
+    """
     if delta is None:
         return "at a weaker guarantee"
     try:

@@ -9,8 +9,10 @@ what a user is told of it.
 import abc
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
 
 from federated_hh.options import checks
 from federated_hh.privacy.triehh import guarantees as triehh
@@ -22,6 +24,10 @@ PROBABILITIES = (0.5, 0.9)
 AS_GIVEN = "as given"
 # Changes that gain less are not worth a word.
 _BETTER = 0.9
+# Of the words that are too long, a length that completes so many of them is advised:
+# the longest one may be no word at all.
+_COMPLETED = 0.95
+_NUM_NAMED = 3
 
 
 class Detection(abc.ABC):
@@ -91,6 +97,56 @@ class Alternative:
 
     name: str
     detection: Detection | None
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldWords:
+    """The words that clients hold, as the simulator knows them, and longer settings.
+
+    Attributes:
+        words: The words, those that most clients hold first.
+        shares: float64, shape [words]: the share of clients that holds each.
+        found: bool, shape [words]: whether it was found.
+        longest: Characters of the longest word that the run can find.
+        at: Returns the setting that finds words of up to so many characters.
+    """
+
+    words: Sequence[str]
+    shares: np.ndarray
+    found: np.ndarray
+    longest: int
+    at: Callable[[int], Alternative]
+
+    def better(self, share: float, probability: float) -> tuple[int, str]:
+        """Returns how many more words a longer setting finds, and a sentence on it.
+
+        Args:
+            share: Share of clients that has to hold a word for the run to find it.
+            probability: The probability with which it is found then.
+
+        Returns:
+            (0, "") where no longer setting finds more.
+        """
+        lengths = np.array([len(word) for word in self.words], np.int64)
+        is_long = lengths > self.longest
+        wanted = lengths[is_long & (self.shares >= share)]
+        if not len(wanted):
+            return 0, ""
+        characters = int(np.quantile(wanted, _COMPLETED, method="higher"))
+        other = self.at(characters)
+        law = other.detection
+        needed = law.holders_needed(probability, characters) if law else None
+        if law is None or needed is None:
+            return 0, ""
+        enough = self.shares >= needed / law.population_size
+        gained = np.flatnonzero(is_long & (lengths <= characters) & enough)
+        lost = np.count_nonzero(self.found & ~enough & (self.shares >= share))
+        named = ", ".join(self.words[i] for i in gained[:_NUM_NAMED])
+        return len(gained) - lost, (
+            f"Most would help: {other.name}. Words of more than {self.longest} "
+            f"characters are not found now; {len(gained):,} of them would be, with "
+            f"probability {probability:g} or more each, such as {named}."
+        )
 
 
 def lengths(detection: Detection, characters: int | None = None) -> list[int]:
@@ -187,26 +243,36 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
     return f"{text}. What would help, for probability {likely:g}: {helps}."
 
 
-def advice(table: Sequence[dict[str, Any]], *, is_all: bool) -> str:
+def advice(
+    table: Sequence[dict[str, Any]], *, is_all: bool, held: HeldWords | None = None
+) -> str:
     """Returns the change of settings that would find the most words, with its effect.
 
     Args:
         table: Table, from `rows`.
         is_all: Whether every word that can be completed was found.
+        held: The clients' words; None where they are not known.
     """
-    if is_all:
-        return "Every word of the clients that is short enough was found."
     compared = [row for row in table if row["probability"] == max(PROBABILITIES)]
     compared = [row for row in compared if row["characters"] == table[0]["characters"]]
-    if not compared:
-        return ""
-    own = compared[0]
+    own = compared[0] if compared else {"share": None}
+    longer, text = 0, ""
+    if held is not None and own["share"] is not None:
+        longer, text = held.better(own["share"], max(PROBABILITIES))
+    if is_all:
+        every = "Every word of the clients that is short enough was found."
+        return f"{every} {text}" if longer > 0 else every
     better = [
         row
         for row in compared[1:]
         if (row["share"] or math.inf) < _BETTER * (own["share"] or math.inf)
     ]
     better.sort(key=lambda row: row["share"])
+    if longer > 0 and held is not None:
+        is_short = np.array([len(word) <= held.longest for word in held.words])
+        missed = held.shares[is_short & ~held.found]
+        if longer > max((sum(missed >= row["share"]) for row in better), default=0):
+            return text
     if not better:
         return ""
     best, now = better[0], own["share"]

@@ -120,7 +120,8 @@ class ReportTest(ReportTestCase):
         law = triehh_detection.TrieHHDetection(self.parameters)
         findable = detection.rows(triehh_detection.alternatives(law, None, {}))
         summary = triehh_report.write(
-            self.directory, self.process, self.results, statement, findable
+            *(self.directory, self.process, self.results, statement, findable),
+            lambda characters: detection.Alternative("longer", None),
         )
         self.assertStartsWith(summary.advice, "Every word of the clients")
         page = (self.directory.path / "report.html").read_text()

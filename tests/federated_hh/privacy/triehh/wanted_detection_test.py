@@ -135,6 +135,65 @@ class AdviceTest(absltest.TestCase):
         self.assertNotIn("help", told)
 
 
+class LongerWordsTest(absltest.TestCase):
+    """10,000 clients; at six symbols 0.2 of them have to hold a word."""
+
+    TABLE = tuple(
+        {"setting": name, "population": n, "characters": 5, "probability": 0.9}
+        | {"share": share}
+        for name, n, share in (("as given", 10**4, 0.2), ("more", 10**5, 0.04))
+    )
+
+    def advice(self, held, *, found=(), is_all=False, threshold=40):
+        def at(characters):
+            self.asked.append(characters)
+            parameters = triehh.TrieHHParameters(10**4, 500, threshold, characters + 1)
+            law = triehh_detection.TrieHHDetection(parameters)
+            self.needed = law.holders_needed(0.9, characters)
+            return detection.Alternative(f"--max_length={characters + 1}", law)
+
+        self.asked = []
+        words = detection.HeldWords(
+            list(held),
+            np.array(list(held.values())),
+            np.array([word in found for word in held], bool),
+            longest=5,
+            at=at,
+        )
+        return detection.advice(self.TABLE, is_all=is_all, held=words)
+
+    def test_frequent_words_that_are_too_long(self):
+        held = {"thunderstorm": 0.4, "photograph": 0.3, "cat": 0.1, "refrigerator": 0.1}
+        told = self.advice(held)
+        self.assertEqual(self.asked, [12])
+        self.assertBetween(self.needed / 10**4, 0.1, 0.3)
+        self.assertStartsWith(told, "Most would help: --max_length=13. Words of more")
+        self.assertIn("; 2 of them would be, ", told)
+        self.assertEndsWith(told, "such as thunderstorm, photograph.")
+        told = self.advice(held, is_all=True)
+        self.assertStartsWith(told, "Every word of the")
+        self.assertIn("help: --max_length=13.", told)
+
+    def test_what_gains_more_words_is_told(self):
+        # Of the short words a larger population finds two more, which is more.
+        held = {"thunderstorm": 0.3, "cat": 0.1, "dog": 0.05, "rare": 0.01}
+        self.assertStartsWith(self.advice(held), "Most would help: more.")
+        found = self.advice(held, found={"cat", "dog"})
+        self.assertStartsWith(found, "Most would help: --max_length=13.")
+
+    def test_rare_words_are_not_worth_a_longer_setting(self):
+        self.assertStartsWith(self.advice({"photograph": 0.1}), "Most would help: more")
+        self.assertEqual(self.asked, [])
+        # Nor is a setting with which they are still too rare.
+        told = self.advice({"photograph": 0.21}, threshold=300)
+        self.assertStartsWith(told, "Most would help: more")
+        self.assertEqual(self.asked, [10])
+
+    def test_one_odd_long_word_of_many_does_not_decide(self):
+        held = {f"photograph{i}": 0.3 for i in range(40)} | {"x" * 90: 0.3}
+        self.assertIn("--max_length=13", self.advice(held))
+
+
 class SensiblePlacesTest(parameterized.TestCase):
     def law(self, clients, epsilon, levels=15, bound=60):
         return LdpTrieHHOptions(
