@@ -65,10 +65,10 @@ print(json.dumps([error for error in errors if error]))
 """
 
 
-def _run(*arguments, cwd=_ROOT):
+def _run(*arguments, cwd=_ROOT, path=""):
     return subprocess.run(
         [sys.executable, "-P", *arguments],
-        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{_ROOT}:{path}"},
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -104,7 +104,10 @@ class CommandsTest(parameterized.TestCase):
             (c.known(), c.is_whole, program in _RUN_WHOLE and _needs_no_files(c))
             for c in _by_program()[program]
         ]
-        done = _run("-c", _PARSE, program, json.dumps(lines))
+        folder = self.create_tempdir().full_path
+        saved = documented_commands.save_files(folder)
+        self.assertContainsSubset(["hadamard.py", "gru_model.py"], saved)
+        done = _run("-c", _PARSE, program, json.dumps(lines), path=folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(json.loads(done.stdout.splitlines()[-1]), [])
 

@@ -16,11 +16,15 @@ _BLOCK = re.compile(r"^ *```(.*?)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"`((?:\./)?scripts/run [a-z][^`]*)`")
 _RUN = re.compile(r"(?:\$ )?(?:\./)?scripts/run (?P<program>[a-z][\w.]*)(?P<rest>.*)")
 _INSTALLED = re.compile(r"env/bin/(?P<script>[a-z-]+)(?P<rest> .*)")
+_SAVED = re.compile(
+    r"save (?:it|this) as\s+`(\w+\.py)`[^`]*```python\n(.*?)^```",
+    re.IGNORECASE | re.MULTILINE | re.DOTALL,
+)
 # What is no program of ours, with what it takes after its name.
 _TOOLS = re.compile(
     r"\./scripts/test\b|bazel |(?:env/bin/|uv )pip install "
     r"|python3(?:\.11)? -m venv |git "
-    r"|\.venv/bin/(?:ruff|mypy|python -m (?:sphinx|mypy|pip|build))\b"
+    r"|\.venv/bin/(?:ruff|mypy|python -c|python -m (?:sphinx|mypy|pip|build))\b"
     r"|scripts/lock_requirements\b|\.ci/run$"
 )
 
@@ -55,6 +59,21 @@ class Command:
             if not argument.startswith("--flagfile=")
             or (ROOT / argument.partition("=")[2]).exists()
         ]
+
+
+def save_files(folder: str) -> list[str]:
+    """Saves the files of their own that pages have readers save.
+
+    Args:
+        folder: Where readers run the commands.
+
+    Returns:
+        Their names.
+    """
+    files = [file for path in documents() for file in _SAVED.findall(path.read_text())]
+    for name, text in files:
+        (pathlib.Path(folder) / name).write_text(text)
+    return [name for name, _ in files]
 
 
 def documents() -> list[pathlib.Path]:

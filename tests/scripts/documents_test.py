@@ -105,8 +105,7 @@ class ContentsTest(absltest.TestCase):
     def test_a_file_that_a_page_shows_is_that_file(self):
         shown = _PYTHON.findall((ROOT / "docs/guide/custom_algorithm.md").read_text())
         file = (ROOT / "examples" / "histogram.py").read_text()
-        docstring = ast.get_docstring(ast.parse(file), clean=False)
-        self.assertEqual(shown, [file.replace(f'"""{docstring}"""\n\n', "", 1)])
+        self.assertEqual(shown, [file[file.index("import dataclasses") :]])
 
     def test_tests_that_are_named_are_there(self):
         count = 0

@@ -68,6 +68,8 @@ class ShownOutputsTest(absltest.TestCase):
 
     def test_outputs_of_commands(self):
         number = 0
+        folder = self.create_tempdir().full_path
+        documented_commands.save_files(folder)
         for path, file, lines in _shown():
             if file:
                 continue
@@ -79,7 +81,9 @@ class ShownOutputsTest(absltest.TestCase):
                     shown.append(lines.pop(0))
                 if shown:
                     with self.subTest(f"{path}: {module} {arguments}"):
-                        done = forked_programs.run(module, *shlex.split(arguments))
+                        done = forked_programs.run(
+                            module, *shlex.split(arguments), directory=folder
+                        )
                         self.assertEqual(missing(shown, done.stdout), [])
                         number += 1
         self.assertGreater(number, 1)
