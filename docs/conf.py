@@ -26,11 +26,15 @@ html_show_copyright = False
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "building.pages",
 ]
 # A notebook becomes Markdown as it is read: see building/pages.py.
-source_suffix = {".md": "markdown", ".ipynb": "markdown"}
+source_suffix = {".rst": "restructuredtext", ".md": "markdown", ".ipynb": "markdown"}
+# A page for each module that reference/api.md lists.
+templates_path = ["templates"]
+exclude_patterns = ["templates"]
 myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # they are in the signatures' own words

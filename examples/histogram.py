@@ -1,4 +1,4 @@
-"""How many devices type each word of a known list: one round of local reports.
+"""Histogram of a known list of words: one round of local reports.
 
 scripts/run algorithm --algorithm=examples.histogram:Histogram \
     --words=the,of,and --epsilon=2
@@ -16,7 +16,7 @@ from federated_hh.randomizers import by_name
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the histogram is asked for."""
+    """Options of the histogram."""
 
     words: str = option("the,of,and,to,you", "The known words, with commas between.")
     epsilon: float = option(2.0, "Local epsilon of a report.", above=0, most=20)

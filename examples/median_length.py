@@ -1,4 +1,4 @@
-"""How long the median device's most frequent word is, by questions that adapt.
+"""Length of the median client's most frequent word, by questions that adapt.
 
 Each round asks other devices whether their word has more characters than a number, and
 halves the interval of what the median can be; no device is ever asked twice.
@@ -17,7 +17,7 @@ from federated_hh.randomizers import k_ary
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the median is asked for."""
+    """Options of the median."""
 
     epsilon: float = option(1.0, "Local epsilon of an answer.", above=0, most=20)
     cohort_size: int = option(2000, "Devices of a round.", least=1, most=2**31 - 1)
