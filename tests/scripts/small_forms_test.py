@@ -61,7 +61,8 @@ _SENTENCE = "you see the time like we do not what it is for me and all of them"
 
 
 def _write_texts(folder: pathlib.Path) -> None:
-    """Writes every file of text or words that the documents' commands name."""
+    """Writes every file that the documents' commands name."""
+    documented_commands.save_files(str(folder))
     users = [f"u{number}" for number in range(60)]
     texts = [_SENTENCE[number % 7 :] + f" zorb{number % 3}" for number in range(60)]
     pairs = list(zip(users, texts, strict=True))
@@ -92,7 +93,7 @@ def _write_texts(folder: pathlib.Path) -> None:
         "survey.csv": f"user,age,city\n{survey}",
         "question.json": question,
         "dictionary.txt": words,
-        "american-english-huge.txt.xz": words,
+        "known.txt": words,
         "counts.txt.gz": "".join(f"{u}\tthe\t3\n{u}\tand\t2\n" for u in users),
     }
     openers = {".xz": lzma.open, ".gz": gzip.open}
