@@ -35,9 +35,8 @@ class Options:
 
     output: str | None = option(
         None,
-        "Path of the page; a file there is replaced. By default the page has the "
-        "runs' names, in the working directory: compare_A_B_DIGEST.html, with a digest "
-        "of their paths.",
+        "Path of the page, by default compare_A_B_DIGEST.html in the working "
+        "directory, by the runs' names and paths; a file there is replaced.",
     )
 
     def __post_init__(self):

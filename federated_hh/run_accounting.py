@@ -139,11 +139,11 @@ def _answer() -> list[dict[str, Any]]:
     mechanism = _MECHANISM.value
     if _COMPOSE.value is not None:
         if mechanism is not None or set(values) != {"delta"}:
-            raise ValueError("--compose takes --delta, and no other flag but --format")
+            raise ValueError("--compose takes --delta, which it needs, and --format")
         return run_totals.compose(_COMPOSE.value, values["delta"])
     if mechanism is None:
         raise ValueError(
-            f"say --mechanism= one of {', '.join(ANSWERS)}, --compose or --paper_tables"
+            f"give --mechanism ({', '.join(ANSWERS)}), --compose or --paper_tables"
         )
     if _VARY.value is not None:
         path = values.pop("plot", None)

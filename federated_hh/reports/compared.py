@@ -123,7 +123,9 @@ class Compared:
         """
         directory = pathlib.Path(path)
         if not (directory / run_record.RUN_FILE).exists():
-            raise ValueError(f"{path} is no run directory: no {run_record.RUN_FILE}")
+            raise ValueError(
+                f"{path} is no run directory: it has no {run_record.RUN_FILE}"
+            )
         record = run_record.read(path)
         found, statement, metrics = "", None, pd.DataFrame({"round": []})
         summary = directory / "simulator" / page.SUMMARY_FILE

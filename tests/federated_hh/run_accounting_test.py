@@ -605,7 +605,7 @@ class BadInputTest(parameterized.TestCase):
         ),
         (
             ("--mechanism=triehh", "--population=1000", "--max_length=5"),
-            "either epsilon and delta, or threshold and cohort_size and one",
+            "--epsilon and --delta, or --threshold and --cohort_size with one",
         ),
     )
     def test_one_line_and_status_2(self, arguments, message):

@@ -77,8 +77,8 @@ def read_run(directory: str) -> Run:
         written, record = statement_file.read_bytes(), run_file.read_bytes()
     except FileNotFoundError as error:
         raise ValueError(
-            f"{directory}: has no {pathlib.Path(error.filename).name}; only a run that "
-            "is complete has a statement, and one that is not has its cost too"
+            f"{directory} has no {pathlib.Path(error.filename).name}; give complete "
+            "runs, and complete the others by --resume: they spent privacy too"
         ) from error
     except OSError as error:
         raise ValueError(f"{directory}: {error}") from error

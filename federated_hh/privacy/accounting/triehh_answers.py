@@ -78,8 +78,8 @@ def triehh(
         chosen = solve(**request)
     else:
         raise ValueError(
-            "triehh needs either epsilon and delta, or threshold and cohort_size and "
-            "one of the two"
+            "--mechanism=triehh needs --epsilon and --delta, or --threshold and "
+            "--cohort_size with one of them"
         )
     if detectable:
         own = triehh_detection.TrieHHDetection(chosen, redraws_each_round)

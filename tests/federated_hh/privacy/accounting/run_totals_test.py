@@ -309,7 +309,7 @@ class ProgramTest(parameterized.TestCase):
         old = self.directory("old", _reports(), schema_version=2)
         for paths, arguments, message in (
             ([path, path + "/"], None, "names .*words/ twice"),
-            ([path, str(unfinished)], None, "unfinished: has no privacy.json; only"),
+            ([path, str(unfinished)], None, "unfinished has no privacy.json; give"),
             ([old], None, "old/privacy.json: schema_version is 2; it has to be 3"),
             ([path], (), "--compose takes --delta"),
             ([path], ("--delta=1e-6", "--epsilon=1"), "--compose takes --delta"),

@@ -10,7 +10,11 @@ from dp_accounting import rdp
 
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import realised
-from federated_hh.privacy.local import device_policy, device_reports_plan
+from federated_hh.privacy.local import (
+    device_policy,
+    device_reports_plan,
+    device_reports_statement,
+)
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle import renyi_aggregation
 from federated_hh.randomness import streams
@@ -374,7 +378,7 @@ class PlanTest(parameterized.TestCase):
             record = plan_lib.Record(realised.RealisedRounds(tuple(found)))
             statement = plan.statement(record, 1e-9)
             self.assertEqual(
-                device_reports_plan.recomputed(statement), statement.guarantees
+                device_reports_statement.recomputed(statement), statement.guarantees
             )
             return [(one.epsilon, one.delta) for one in statement.guarantees]
 
