@@ -142,9 +142,7 @@ KeptPrefixes = Annotated[
 Detectable = Annotated[
     bool, "Print how frequent a word has to be for TrieHH or LDP TrieHH to find it."
 ]
-Plot = Annotated[
-    str, "With --detectable: write a plot over n to this file (.png, .pdf)."
-]
+Plot = Annotated[str, "With --vary or --detectable: file of the plot (.png, .pdf)."]
 WordLength = Annotated[
     int,
     "With --detectable: characters of the word; 6, and the longest, if not set.",
