@@ -58,7 +58,7 @@ def text(
         default = names[flag].default_as_str
         return _of_flag(by_name[flag], default, whole, width)
 
-    sections = {_FIRST: list(first)}
+    sections = {_FIRST: [flag for flag in first if flag in names]}
     for title, group in groups.items():
         sections[title] = [f.flag for f in group if f.flag not in first]
     sections["Others"] = sorted(set(names) - set(by_name) - set(first))
