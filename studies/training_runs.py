@@ -39,7 +39,6 @@ ON_PLOTS = (
     metric_names.KNESER_NEY,
     metric_names.BEST_POSSIBLE,
 )
-_ACCURACIES = {*metric_names.LABELS} - {"loss"}
 # The share that a cut plot leaves out of sight.
 _CUT = 0.1
 # Far above the loss of words by frequency alone: training that ends there diverges.
@@ -365,6 +364,10 @@ def plot(
             )
             plots.band(axes, values.min(), values.max(), setting.color)
         plots.straight_lines(axes, straight[column])
+    for axes, column in zip(axes_of, panels, strict=True):
+        plots.label_metric(axes.yaxis, column.removeprefix("held_out_"))
+        if column == "tracked_norm":
+            axes.set_yscale("log")
     if is_cut and len(table):
         loss, accuracy = panels
         top = max(table[loss].quantile(1 - _CUT), at_end[loss].max())
@@ -372,11 +375,8 @@ def plot(
         axes_of[0].set_ylim(least - (top - least) / 10, top + (top - least) / 50)
         bottom = min(table[accuracy].quantile(_CUT), at_end[accuracy].min())
         axes_of[1].set_ylim(bottom=bottom - (axes_of[1].get_ylim()[1] - bottom) / 50)
-    for axes, column in zip(axes_of, panels, strict=True):
-        if column.removeprefix("held_out_") in _ACCURACIES:
-            plots.in_percent(axes.yaxis)
-        if column == "tracked_norm":
-            axes.set_yscale("log")
+        for axes in axes_of:
+            plots.say_cut(axes, "the first rounds are out of sight")
     plots.legend(axes_of[-1], below=True)
     return plots.png(figure)
 

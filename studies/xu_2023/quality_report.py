@@ -341,7 +341,8 @@ def plot_clip(found: Runs, adaptive: Sequence[training_runs.Setting]) -> bytes:
                 label=f"{setting.label}: estimated median",
                 **look,
             )
-    plots.in_percent(above.yaxis)
+    plots.label_metric(above.yaxis, "one_suggestion")
+    plots.label_metric(below.yaxis, "clip_norm")
     names = {setting.name for setting in of_tree} - {s.name for s in adaptive}
     fixed = found.rounds.loc[found.rounds["setting"].isin(names), "clip_norm"].unique()
     plots.straight_lines(below, {f"fixed, {norm:g}": norm for norm in sorted(fixed)})

@@ -180,13 +180,29 @@ def plot(table: pd.DataFrame) -> bytes:
     exact = table[table["setting"] == _EXACT]
     for axes, column in zip(axes_of, panels, strict=True):
         axes.plot(
-            rotated["bits"], rotated[column], marker="o", color=plots.BLUE, label="s"
+            rotated["bits"],
+            rotated[column],
+            marker="o",
+            color=plots.BLUE,
+            label="rounded sums, at scale s",
         )
         for bits, value, scale in rotated[["bits", column, "scale"]].to_numpy():
-            axes.annotate(f" {scale:g}", (bits, value), color=plots.MUTED, fontsize=8)
+            axes.annotate(
+                f"s = {scale:g}",
+                (bits, value),
+                xytext=(0, 6),
+                textcoords="offset points",
+                ha="center",
+                color=plots.MUTED,
+                fontsize=8,
+            )
         for value in exact[column]:
             plots.straight_lines(axes, {"exact sums": value})
-        axes.set_ylim(0, 1.2 * table[column].max())
+        axes.margins(x=0.08, y=0.4)
+        axes.locator_params(axis="y", nbins=4)
+        plots.label_metric(axes.yaxis, column)
+        if column == "rho":
+            axes.set_ylim(bottom=0)
     plots.legend(axes_of[0], below=True)
     return plots.png(figure)
 
