@@ -1,11 +1,11 @@
-"""Keeps the documents' tables, and some plots, equal to the CSV files they come from.
+"""Keeps the documents' tables equal to the CSV files that they come from.
 
 scripts/run scripts.document_tables --write
 
 A table with numbers stands below a line `<!-- table NAME -->`, and is then made from
 the files in results/, or computed where that takes no run; or it stands below
-`<!-- table not measured: WHY -->`. The plots are those of `quality_plots`. Without
---write the program says which tables and plots differ, and ends with exit code 1.
+`<!-- table not measured: WHY -->`. The files of `quality_files` are kept, too. Without
+--write the program says which tables and files differ, and ends with exit code 1.
 """
 
 import pathlib
@@ -17,11 +17,11 @@ from absl import app, flags
 
 from federated_hh.options import option_flags
 from federated_hh.runtime.worker import startup
-from scripts.tables import made_rows, quality_plots, render, xu_tables
+from scripts.tables import made_rows, quality_files, render
 from scripts.tables.render import RESULTS, Table
 
 _WRITE = flags.DEFINE_bool(
-    "write", False, "Write the tables and plots that differ again."
+    "write", False, "Write the tables and files that differ again."
 )
 
 _ROOT = pathlib.Path(__file__).parent.parent
@@ -29,10 +29,7 @@ _MARK = re.compile(r"<!-- table (?P<name>.+?) -->")
 _NOT_MEASURED = "not measured: "
 _NUMBER = re.compile(r"\d")
 
-TABLES: dict[str, Table] = {
-    **render.declared(made_rows.MAKERS),
-    **xu_tables.TABLES,
-}
+TABLES: dict[str, Table] = render.declared(made_rows.MAKERS)
 
 
 def documents() -> list[pathlib.Path]:
@@ -100,10 +97,17 @@ def renewed(text: str) -> str:
 
 
 def main(argv: Sequence[str]) -> None:
-    """Compares the documents with the results, or writes their tables and plots."""
+    """Compares the documents with the results, or writes their tables and files."""
     del argv
     startup.silence_tensorflow()
     failures = []
+    for folder in quality_files.FOLDERS:
+        for path, content in quality_files.differing(folder).items():
+            if _WRITE.value:
+                path.write_bytes(content)
+                print(f"{path}: written")
+            else:
+                failures.append(f"{path}: differs from the runs that it shows")
     for document in documents():
         text = document.read_text()
         failures += [
@@ -116,13 +120,6 @@ def main(argv: Sequence[str]) -> None:
             print(f"{document}: written")
         elif new != text:
             failures.append(f"{document}: a table differs from its file of results")
-    for folder in quality_plots.FOLDERS:
-        for path, content in quality_plots.differing(folder).items():
-            if _WRITE.value:
-                path.write_bytes(content)
-                print(f"{path}: written")
-            else:
-                failures.append(f"{path}: differs from the runs that it shows")
     if failures:
         print(*failures, sep="\n", file=sys.stderr)
         sys.exit(1)

@@ -1,43 +1,29 @@
 """Rows of the documents' tables that are put together or computed; see tables.toml."""
 
+import dataclasses
 import math
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from federated_hh.files import tables
 from federated_hh.privacy import rounding
+from federated_hh.privacy.accounting import paper_tables
 from federated_hh.privacy.triehh import solver as triehh_solver
 from federated_hh.privacy.triehh import theorem1 as triehh_theorem1
 from federated_hh.runtime.masking import graph
 from scripts.tables.render import RESULTS, Row, joined, rows
+from studies import training_runs
 from studies.mcmillan_2022 import trust_models as mcmillan_2022_trust_models
+from studies.xu_2023 import quality_steps as xu_2023_quality_steps
 from training.models import metric_names
 
 Found = dict[str, Any]
 
-_WAYS = {
-    "read": "reading a pair and its candidate",
-    "merge": "and merging words with one prefix",
-    "random": "the random sampler, counting included",
-    "greedy": "the greedy sampler, counting included",
-    "read, in NumPy": "reading a pair and its candidate, in NumPy on one core",
-}
 _BACKENDS = ("in_process", "ray 1", "ray 2", "ray 4")
 _MASKED_COHORTS = (100, 1000, 6500, 10**5, 10**6)
 # Shares that drop out and that collude.
 _SHARES = ((0.05, 0.05), (0.3, 0.05), (0.05, 0.33), (0.33, 0.33))
-# Coverage of the law's clients by the settings of Figure 1, by a model of the
-# algorithm that is older than the runs.
-_PREDICTED = {
-    "epsilon 2": 0.004,
-    "epsilon 4": 0.176,
-    "epsilon 6": 0.518,
-    "epsilon 8": 0.723,
-    "epsilon 10": 0.766,
-    "epsilon 12": 0.770,
-    "epsilon inf": 0.774,
-}
 _ANALYSES = {
     "ngrams": "of the top 100 3-grams",
     "joint": "of the top 100 pairs of age and 3-gram",
@@ -53,9 +39,25 @@ _ON_A_KEYBOARD = (
     "word_modified_before",
     "word_modified_after",
 )
+# Kinds of the papers' privacy numbers.
+_KIND = re.compile(r"(Table|Figure) \d|[\w-]+")
 _GOALS = (500, 1000, 2000, 4000, 6500, 10_000, 20_000)
+# Beginnings of the settings' names in the study of rates.
+_CHOICES = {
+    "": "DP-FTRL, clip norm 1",
+    "clip_2_": "DP-FTRL, clip norm 2",
+    "adaptive_": "DP-FTRL, adaptive clip",
+    "fedavg_": "FedAvg, no clip",
+    "fedavg_clip_1_": "FedAvg, clip norm 1",
+    "fedavg_clip_2_": "FedAvg, clip norm 2",
+    "dp_fedavg_": "DP-FedAvg, clip norm 1",
+}
 # Studies of report goals, by their noise a client.
-_SCALING = {"noise_1": "the paper's", "noise_5": "5 times", "noise_20": "20 times"}
+_SCALING = {
+    "noise_1": "the paper's noise a client",
+    "noise_5": "5 times the paper's",
+    "noise_20": "20 times the paper's",
+}
 
 
 def randomizers() -> Iterator[Found]:
@@ -75,16 +77,6 @@ def randomizers() -> Iterator[Found]:
         }
 
 
-def selection() -> Iterator[Found]:
-    """Yields the cost of a pair of client and word in TFF's worker, step by step."""
-    found = {row["way"]: row for row in rows("benchmark_selection/cost")}
-    alone = found["nothing"]["wall_seconds"]
-    for way, label in _WAYS.items():
-        seconds = found[way]["wall_seconds"] - ("NumPy" not in way) * alone
-        wall = 1e9 * seconds / found[way]["pairs"]
-        yield {**found[way], "label": label, "wall": wall}
-
-
 def client_training() -> Iterator[Found]:
     """Yields the cost of a client's training in several ways: medians of repeats."""
     repeats: dict[tuple[str, str], list[float]] = {}
@@ -93,16 +85,6 @@ def client_training() -> Iterator[Found]:
         repeats.setdefault(key, []).append(row["cpu_seconds_per_client"])
     for (workload, way), found in repeats.items():
         yield {"workload": workload, "way": way, "seconds": statistics.median(found)}
-
-
-def query_steps() -> Iterator[Found]:
-    """Yields a query's steps, the devices at the first and the memory at the last."""
-    seen = None
-    for row in rows("benchmark_statistics/cost"):
-        label = "{devices}, {number:,}, {cells:,} cells".format(**row)
-        peak = f"{row['peak_gib']:.2f} GiB" if row["step"] == "all" else ""
-        yield {**row, "label": "" if label == seen else label, "peak": peak}
-        seen = label
 
 
 def masked_graphs() -> Iterator[Found]:
@@ -185,13 +167,7 @@ def oov_figure1() -> Iterator[Found]:
         "oov_figure1/summary", "oov_figure1_bloggers/summary", "bloggers_"
     ):
         name = row["setting"].removeprefix("epsilon ").replace("inf", "infinite")
-        yield {**row, "name": name, "predicted": _PREDICTED[row["setting"]]}
-
-
-def oov_production() -> list[Found]:
-    """Returns the guarantees of the production setting of Sun et al. 2024."""
-    found = tables.read(RESULTS / "oov_production" / "guarantees.csv").fillna("")
-    return found.to_dict("records")
+        yield {**row, "name": name}
 
 
 def oov_real_text() -> Iterator[Found]:
@@ -226,25 +202,6 @@ def gains() -> list[Found]:
             "gain": f"{row[metric]:{form}} ± {half:{form}}",
         }
     return list(found.values())
-
-
-def _powers_of_ten(file: str, least: float, most: float) -> list[Found]:
-    """Returns the rows of a file whose cohort is a power of ten in a range."""
-    return [
-        row
-        for row in rows(file)
-        if math.log10(row["cohort"]) % 1 == 0 and least <= row["cohort"] <= most
-    ]
-
-
-def mcmillan_figure1() -> list[Found]:
-    """Returns the epsilon of a cohort's sum, by all that is proved."""
-    return _powers_of_ten("mcmillan_figure1/figure1", 1000, math.inf)
-
-
-def mcmillan_composition() -> list[Found]:
-    """Returns the number of queries that a budget admits."""
-    return _powers_of_ten("mcmillan_composition/queries", 0, 10**6)
 
 
 def minimum_cohorts() -> Iterator[Found]:
@@ -308,12 +265,9 @@ def _on_bloggers() -> dict[str, Row]:
 def training_blogs() -> Iterator[Found]:
     """Yields the mechanisms' models of bloggers' sentences, and baselines."""
     last = _on_bloggers()
-    chat = rows("pretraining/private_metrics")[-1]
     for name, row in {
         "DP-FTRL, z = 2": last["dp_ftrl"],
         "DP-FTRL, z = 6": last["dp_ftrl_more_noise"],
-        f"DP-FTRL, z = 6, {chat['round']:.0f} rounds, from a model of public chat "
-        "(below)": chat,
         "DP-FedAvg, z = 2": last["dp_fedavg"],
         "FedAvg with the same clip, not private": last["fedavg"],
     }.items():
@@ -372,15 +326,59 @@ def xu_figure4() -> list[Found]:
 
 
 def xu_scaling() -> Iterator[Found]:
-    """Yields models with noise in proportion to the report goal, and without."""
+    """Yields the cost of noise in proportion to the report goal."""
     for folder, noise in _SCALING.items():
-        found = {row["setting"]: row for row in rows(f"xu_scaling/{folder}/summary")}
-        for setting, row in found.items():
+        for row in rows(f"xu_scaling/{folder}/summary"):
             if row["rho"] < math.inf:
-                goal = setting.rpartition("_")[2]
-                other = found[f"fedavg_{goal}"].items()
-                others = {f"other_{name}": value for name, value in other}
-                yield {**row, "noise": noise, "goal": int(goal), **others}
+                goal = int(row["setting"].rpartition("_")[2])
+                yield {**row, "noise": noise, "goal": goal}
+
+
+def rounds_saved() -> Iterator[Found]:
+    """Yields the rounds that pretraining saves, by way of training and seed."""
+    labels = {step.name: step.label for step in xu_2023_quality_steps.STEPS}
+    for path in sorted(RESULTS.glob("xu_quality/seed_*/rounds_saved.csv")):
+        folder = path.parent.name
+        for row in rows(f"xu_quality/{folder}/rounds_saved"):
+            saved = row["rounds"] - row["pretrained_rounds"]
+            shown = {"label": labels[row["setting"]], "seed": folder.replace("_", " ")}
+            yield {**row, **shown, "saved": saved}
+
+
+def rate_choice() -> Iterator[Found]:
+    """Yields loss and accuracy after 100 rounds, by clip and rates."""
+    found = {}
+    for path in sorted(RESULTS.glob("xu_quality_choice/*/runs.csv")):
+        for row in rows(f"xu_quality_choice/{path.parent.name}/runs"):
+            found[row["setting"]] = row
+    for way, label in _CHOICES.items():
+        for setting, row in found.items():
+            before, _, rates = setting.partition("clients_")
+            if before != way:
+                continue
+            client, _, server = rates.split("_")
+            loss, suggestion = (
+                row[f"held_out_{n}"] for n in ("loss", "one_suggestion")
+            )
+            shown = f"{loss:.3f}, {suggestion:.1%}"
+            if loss >= training_runs.DIVERGED:
+                shown = "diverges"
+            rates = {"client": client, "server": server, "rate": float(server)}
+            yield {"way": label, **rates, "shown": shown}
+
+
+def paper_numbers() -> Iterator[Found]:
+    """Yields the papers' privacy numbers; of each kind the count of equal ones."""
+    kinds: dict[str, list[paper_tables.TableRow]] = {}
+    for row in paper_tables.all_rows():
+        author, item = row.paper.partition(" ")[0], _KIND.match(row.item)
+        if item and row.equal != "-":
+            kinds.setdefault(f"{author}, {item[0]}", []).append(row)
+    for kind, found in kinds.items():
+        equal = sum(row.equal == "yes" for row in found)
+        for row in found:
+            of_all = {"kind": kind, "count": len(found), "equals": equal}
+            yield {**dataclasses.asdict(row), **of_all}
 
 
 def secagg_tradeoff() -> Iterator[Found]:
@@ -393,11 +391,12 @@ def secagg_tradeoff() -> Iterator[Found]:
 MAKERS: dict[str, Callable[[], Iterable[Found]]] = {
     made.__name__: made
     for made in (
-        *(randomizers, selection, client_training, query_steps, masked_graphs, scale),
-        *(triehh_parameters, zhu_table2, oov_table1, oov_figure1, oov_production),
-        *(oov_real_text, gains, mcmillan_figure1, mcmillan_composition),
+        *(randomizers, client_training, masked_graphs, scale),
+        *(triehh_parameters, zhu_table2, oov_table1, oov_figure1),
+        *(oov_real_text, gains),
         *(minimum_cohorts, trust_models, training_demo, gboard_strategy),
         *(pretraining, training_blogs, training_blt, model_parameters),
-        *(keyboard_blogs, xu_figure4, xu_scaling, secagg_tradeoff),
+        *(keyboard_blogs, xu_figure4, xu_scaling, secagg_tradeoff, rounds_saved),
+        *(rate_choice, paper_numbers),
     )
 }

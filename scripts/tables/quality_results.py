@@ -39,7 +39,7 @@ _OTHER_MACHINE = 1e-6
 # What is counted is the same everywhere, but for the last bits of sums of logarithms.
 _LAST_BITS = 1e-13
 # Studies of the same held-out clients, by seed: their n-grams are the same.
-_SAME_JUDGES = {"xu_quality_paper_size": "xu_quality"}
+SAME_JUDGES = {"xu_quality_paper_size": "xu_quality"}
 
 
 def judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
@@ -57,8 +57,8 @@ def judged_by_seed(folder: str) -> dict[int, pd.DataFrame]:
         ValueError: If two runs of a seed differ in a model's loss.
     """
     runs = _judged(folder)
-    if folder in _SAME_JUDGES:
-        for seed, of_seed in _judged(_SAME_JUDGES[folder]).items():
+    if folder in SAME_JUDGES:
+        for seed, of_seed in _judged(SAME_JUDGES[folder]).items():
             counted = [run[run["model"].isin(metric_names.NGRAMS)] for run in of_seed]
             runs.get(seed, []).extend(counted)
     seeds = {}

@@ -1,15 +1,19 @@
-"""The renderer of the documents' tables, which stand in tables.toml as data.
+"""The renderer of the documents' tables, which are data in tables.toml, overview.toml.
 
 A table has rows, from `rows`, CSV files in results/ without their ending, or from
-`made_by`, a function of `made_rows`. `where` keeps the rows with some values. A table
-has one form:
+`made_by`, a function of `made_rows`. `where` keeps the rows with a value, or with one
+of a list. A table has one form:
 
 * `columns`: a header, and a template for each row, both with | between the cells;
 * `lines`: the first texts of the lines, and their templates: a column for each row;
 * `pivot`: the header's first text, and templates of a line's first text, of a column's
   header, and of the text where both meet. `order` is the column by whose values the
   pivot's columns are sorted; `first` and `last` are headers and templates of columns
-  before and after them.
+  before and after them;
+* `entries`: a line each, with rows of its own: `cells` are the texts and templates of
+  the table's `header`. A template is shown for each row, and `{apart}` is the largest
+  distance in the pairs of columns that `compared` names. `time` is a text after the
+  last cell, or a pattern of the files whose `seconds` are summed.
 
 A template is one of `str.format`, with these formats besides Python's:
 
@@ -35,7 +39,9 @@ from federated_hh.privacy import rounding
 from studies import pages
 
 RESULTS = pathlib.Path(__file__).parents[2] / "results"
-_DATA = pathlib.Path(__file__).with_name("tables.toml")
+_DATA = [
+    pathlib.Path(__file__).with_name(f"{name}.toml") for name in ("tables", "overview")
+]
 
 Row = Mapping[str, Any]
 # Makes a table's Markdown lines.
@@ -82,16 +88,24 @@ def declared(makers: Mapping[str, Callable[[], Iterable[Row]]]) -> dict[str, Tab
         makers: Functions that make rows, by the names of `made_by`.
     """
 
-    def made(spec: Mapping[str, Any]) -> list[str]:
+    def found_of(spec: Mapping[str, Any]) -> list[Row]:
         files = spec.get("rows", [])
         found: Iterable[Row] = (
             makers[spec["made_by"]]()
             if "made_by" in spec
             else rows(*([files] if isinstance(files, str) else files))
         )
-        wanted = spec.get("where", {}).items()
-        found = [row for row in found if all(row[n] == v for n, v in wanted)]
+        for name, value in spec.get("where", {}).items():
+            wanted = value if isinstance(value, list) else [value]
+            found = [row for row in found if row[name] in wanted]
+        return list(found)
+
+    def made(spec: Mapping[str, Any]) -> list[str]:
         shown = _Formatter(spec.get("texts", {})).shown
+        if "entries" in spec:
+            lines = [_entry(one, found_of(one), shown) for one in spec["entries"]]
+            return table(spec["header"].split(" | "), lines, "---")
+        found = found_of(spec)
         if "pivot" in spec:
             keys = ("order", "first", "last")
             given = {key: spec[key] for key in keys if key in spec}
@@ -103,8 +117,27 @@ def declared(makers: Mapping[str, Callable[[], Iterable[Row]]]) -> dict[str, Tab
         lines = [[shown(row, cell) for cell in cells] for row in found]
         return table([header], lines, spec.get("align", "--:"))
 
-    specs = tomllib.loads(_DATA.read_text())
-    return {name: functools.partial(made, spec) for name, spec in specs.items()}
+    specs = [tomllib.loads(path.read_text()).items() for path in _DATA]
+    return {
+        name: functools.partial(made, spec)
+        for of_file in specs
+        for name, spec in of_file
+    }
+
+
+def _entry(entry: Mapping[str, Any], found: Sequence[Row], shown) -> list[str]:
+    if "compared" in entry:
+        pairs = entry["compared"]
+        apart = max(abs(row[a] - row[b]) for row in found for a, b in pairs)
+        found = [{**row, "apart": apart} for row in found]
+    cells = [
+        ", ".join(dict.fromkeys(shown(row, cell) for row in found or [{}]))
+        for cell in entry["cells"]
+    ]
+    paths = sorted(RESULTS.glob(f"{entry['time']}.csv"))
+    seconds = sum(tables.read(path)["seconds"].sum() for path in paths)
+    taken = _duration(seconds) if paths else entry["time"]
+    return [*cells[:-1], f"{cells[-1]}, {taken}" if taken else cells[-1]]
 
 
 def _transposed(found, shown, lines) -> list[str]:
@@ -145,7 +178,7 @@ class _Interval:
             self._half = (self._high - self._low) / 2
 
     def __format__(self, form: str) -> str:
-        mean, half = format(self._mean, form), format(self._half, form)
+        mean, half = format(self._mean, form), format(self._half, form.lstrip("+"))
         if self._sign == "±":
             return mean if math.isnan(self._half) else f"{mean} ± {half}"
         low, high = format(self._low, form), format(self._high, form)
@@ -182,7 +215,7 @@ class _Formatter(string.Formatter):
         if kind.startswith("*"):
             return self.format_field(value * float(kind[1:]), rest)
         if kind.startswith("?"):
-            return "" if math.isnan(value) else format(value, format_spec[1:])
+            return "" if value != value else format(value, format_spec[1:])
         return format(value, format_spec)
 
 

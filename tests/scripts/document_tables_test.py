@@ -5,14 +5,17 @@ import pathlib
 import re
 from unittest import mock
 
+import numpy as np
 from absl.testing import absltest, parameterized
 
 from scripts import document_tables
-from scripts.tables import quality_results, xu_tables
+from scripts.tables import quality_files, quality_results
 from studies.xu_2023 import quality_report as xu_2023_quality_report
 from tests import ROOT
 from training.models import metric_names
 
+# What `quality_files.differences` has of a pair of models.
+_COMPARED = ("label", "size", "seeds", "loss", "one_suggestion")
 # Some tables are computed for seconds: once for all tests.
 _TABLES = {name: functools.cache(make) for name, make in document_tables.TABLES.items()}
 
@@ -52,7 +55,7 @@ class DocumentsTest(absltest.TestCase):
             self.assertIn(f"<!-- table {name} -->", text)
 
 
-class XuTablesTest(absltest.TestCase):
+class QualityFilesTest(absltest.TestCase):
     def test_runs_of_a_seed_are_put_together_where_they_agree(self):
         results = pathlib.Path(self.create_tempdir().full_path)
         rows = {
@@ -65,9 +68,12 @@ class XuTablesTest(absltest.TestCase):
             path.parent.mkdir(parents=True)
             path.write_text(f"model,loss,one_suggestion\n{text}")
         with mock.patch.object(quality_results, "RESULTS", results):
-            _, _, row = xu_tables.TABLES["xu_quality_paper_size_differences"]()
+            (row,) = quality_files.differences("xu_quality_paper_size").to_dict(
+                "records"
+            )
             self.assertEqual(
-                row, "| the noise | DP-FTRL less FedAvg | 1 | +0.500 | -12.50% |"
+                [row[name] for name in _COMPARED],
+                ["DP-FTRL less FedAvg", "670 units", 1, 0.5, -0.125],
             )
             # The judges of a seed have the same n-grams beside models of any size.
             trigram = metric_names.TRIGRAM
@@ -87,12 +93,12 @@ class XuTablesTest(absltest.TestCase):
             text = other.read_text().replace("4.500000000000001,", "4.5000000001,")
             other.write_text(text)
             with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):
-                xu_tables.TABLES["xu_quality_paper_size"]()
+                quality_files.models("xu_quality_paper_size")
             other.unlink()
             path = results / "xu_quality_paper_size/seed_1/judged.csv"
             path.write_text(path.read_text().replace("bigram,5.0", "bigram,5.1"))
             with self.assertRaisesRegex(ValueError, "two losses of one model of seed"):
-                xu_tables.TABLES["xu_quality_paper_size_differences"]()
+                quality_files.differences("xu_quality_paper_size")
 
     def test_runs_at_another_rate_have_names_of_their_own(self):
         results = pathlib.Path(self.create_tempdir().full_path)
@@ -147,16 +153,12 @@ class XuTablesTest(absltest.TestCase):
             names = "one_suggestion,three_suggestions,picked_rate"
             path.write_text(f"model,repeat,loss,regret,{names}\n{text}")
         with mock.patch.object(quality_results, "RESULTS", results):
-            _, _, *found = xu_tables.TABLES["xu_quality_synthetic"]()
-        shown = {row.split(" | ")[0]: row.split(" | ")[1:4] for row in found}
-        self.assertEqual(
-            shown,
-            {
-                "| trained centrally": ["2", "1.000 ± 0.000", "0.500 ± 0.000"],
-                f"| {metric_names.TRIGRAM}": ["2", "0.500 ± 0.000", "0.000 ± 0.000"],
-                f"| {law}": ["2", "0.000 ± 0.000", "-0.500 ± 0.000"],
-            },
-        )
+            found = quality_files.models("xu_quality_synthetic").set_index("label")
+        self.assertEqual(found["seeds"].tolist(), [2, 2, 2])
+        np.testing.assert_allclose(found["regret_half"], 0, atol=1e-9)
+        regrets = found["regret"].round(9).to_dict()
+        expected = {"trained centrally": 1.0, metric_names.TRIGRAM: 0.5, law: 0.0}
+        self.assertEqual(regrets, expected)
         # What is counted is the same on each machine.
         path = results / "xu_quality_synthetic/seed_7_law/judged.csv"
         path.write_text(path.read_text().replace(",6.5,", ",6.5000000001,"))
@@ -164,7 +166,7 @@ class XuTablesTest(absltest.TestCase):
             mock.patch.object(quality_results, "RESULTS", results),
             self.assertRaisesRegex(ValueError, "two losses of one model of seed 7"),
         ):
-            xu_tables.TABLES["xu_quality_synthetic"]()
+            quality_files.models("xu_quality_synthetic")
 
     def test_models_are_compared_seed_by_seed(self):
         # Judges differ far more from seed to seed than models do; and one of the
@@ -179,17 +181,16 @@ class XuTablesTest(absltest.TestCase):
             text = "\n".join(",".join(map(str, row)) for row in rows)
             (folder / "judged.csv").write_text(f"model,loss,one_suggestion\n{text}\n")
         with mock.patch.object(quality_results, "RESULTS", results):
-            _, _, *rows = xu_tables.TABLES["xu_quality_differences"]()
-        more = "FedAvg, three times the rounds less FedAvg"
+            found = quality_files.differences("xu_quality")
         self.assertEqual(
-            rows,
+            found[[*_COMPARED]].to_numpy().tolist(),
             [
-                "| the noise | DP-FTRL less FedAvg | 3 "
-                "| +0.500 ± 0.000 | -12.50% ± 0.00% |",
-                # Of -1 and -2: half the difference times 12.706, Student's t of one.
-                f"| more rounds | {more} | 2 | -1.500 ± 6.353 | +0.00% ± 0.00% |",
+                ["DP-FTRL less FedAvg", "256 units", 3, 0.5, -0.125],
+                ["FedAvg, three times the rounds less FedAvg", "256 units", 2, -1.5, 0],
             ],
         )
+        # Of -1 and -2: half the difference times 12.706, Student's t of one.
+        np.testing.assert_allclose(found["loss_half"], [0, 6.353], atol=1e-3)
 
 
 class MarksTest(parameterized.TestCase):
