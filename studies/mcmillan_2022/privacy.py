@@ -178,13 +178,12 @@ def show(options: Options, found: Mapping[str, pd.DataFrame]) -> dict[str, bytes
             pages.table(of_least, least.to_dict("records"), "rllr"),
             pages.notes(
                 "Delta is 1e-6; local epsilons are for replacement. Equation (1) is "
-                "shown where it is valid. The symmetric encoding's own local epsilon, "
-                "for deletion, is half of that shown.",
-                "The paper's curves have no numbers; its text has one, 'at most "
-                "(1, 1e-6) once n > 1,000' at local epsilon 3. It holds by the clones "
-                "of 2022, which the paper names, and by the Rényi route; by the "
-                "published program, which has the clones of 2021, it would need 1,405 "
-                "reports.",
+                "shown where it is valid. For deletion, the symmetric encoding's local "
+                "epsilon is half of that shown.",
+                "The paper prints one number, 'at most (1, 1e-6) once n > 1,000' at "
+                "local epsilon 3. It holds by the clones of 2022, which the paper "
+                "cites, and by the Rényi route. The published program has the clones "
+                "of 2021, which need 1,405 reports.",
             ),
         ),
     }

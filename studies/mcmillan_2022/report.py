@@ -46,12 +46,12 @@ _COLORS = (
     plots.INK,
 )
 _NOTE = (
-    "All ways of an analysis have the same cohort aggregate epsilon and delta in "
-    "total. `interactive` asks every device every query, so that its reports together "
-    "have a larger local epsilon; with one report a device it is that of one report, "
-    "as in `static`. Intervals (95%, Student t) are over repeats, each with noise and "
-    "samples of its own, on one population. Popular are the "
-    f"{options_lib.TOP} 3-grams, or pairs of age and 3-gram, that most devices hold."
+    "All rows of an analysis have the same total cohort aggregate epsilon and delta. "
+    "`interactive` asks every device every query, so its local epsilon is larger. With "
+    "one report a device, and in `static`, it is that of one report. Intervals (95%, "
+    "Student's t) are over repeats with separate noise and samples, on one population. "
+    f"Popular are the {options_lib.TOP} 3-grams, or pairs of age and 3-gram, that most "
+    "devices hold."
 )
 
 

@@ -135,18 +135,17 @@ def show(options: Options, found: Mapping[str, pd.DataFrame]) -> dict[str, bytes
 
 
 _NOTES = pages.notes(
-    "Intervals are of 95%, over the runs. Adjacency is the exchange of one device's "
-    "cell. The local epsilon is that of a report, for replacement: the largest whose "
-    "sum or shuffle has the guarantee, by federated_hh.privacy.shuffle.amplification "
-    "(shuffled: the clones of 2021, for any randomizer; asymmetric sums: those of "
-    "2022; symmetric ones: the Rényi route).",
-    "The sums of reports, and of shares of noise, are drawn from their exact laws. "
-    "What a secure sum and two servers release is the same sum.",
-    "The error is over all cells. Symmetric reports have the same variance in each; "
-    "asymmetric ones have less in rare cells, and in a cell of many devices as much "
-    "more as there are of them.",
-    "Laplace noise has delta 0. It is the better one here, as a device changes two "
-    "cells only. The Gaussian noise is on integers, which adds 5 to the variance "
+    "95% intervals are over runs. Adjacency is the exchange of one device's cell.",
+    "The local epsilon of a report, for replacement, is the largest whose sum or "
+    "shuffle has the guarantee. Bounds: the clones of 2021 for shuffling, those of "
+    "2022 for asymmetric sums, and the Rényi route for symmetric sums "
+    "(federated_hh.privacy.shuffle.amplification).",
+    "The sums of reports, and of shares of noise, are drawn from their exact laws. A "
+    "secure sum and two servers release the same sum.",
+    "The error is over all cells. Symmetric reports have the same variance in each. "
+    "Asymmetric reports have less in rare cells; elsewhere it grows with the count.",
+    "Laplace noise has delta 0. It is better here, because a device changes only two "
+    "cells. The Gaussian noise is on integers, which adds 5 to the variance "
     "(docs/integer_noise.md).",
 )
 

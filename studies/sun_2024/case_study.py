@@ -10,9 +10,9 @@ if TYPE_CHECKING:  # TensorFlow comes with it: it takes seconds to import
     from studies.sun_2024 import coverage_study
 
 INTERVALS = (
-    "Intervals are over repeats, each with cohorts, local samples and noise of its "
-    "own, on one population. Settings have noise of their own, and the cohorts in "
-    "common with settings of as many clients a level."
+    "Intervals are over repeats with separate cohorts, local samples and noise, on one "
+    "population. Settings have separate noise; those of equal cohort size share their "
+    "cohorts."
 )
 
 

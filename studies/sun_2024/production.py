@@ -44,7 +44,7 @@ def guarantees(
         for found in anonymity.itertuples()
     ]
     lines = [
-        "### What the production setting guaranteed",
+        "### Guarantees of the production setting",
         "",
         "| guarantee | here | paper |",
         "|---|---|---|",

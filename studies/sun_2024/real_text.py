@@ -303,5 +303,5 @@ def _words_to_markdown(words: pd.DataFrame) -> str:
             for row in best.itertuples()
         ]
         lines.append(f"| {name} | {', '.join(shown)} |")
-    lines += ["", "Struck out: noise, a word that no client has."]
+    lines += ["", "Struck out: noise, which is no client's word."]
     return "\n".join(lines) + "\n"

@@ -248,21 +248,17 @@ def show(options: Options, tables: Mapping[str, pd.DataFrame]) -> dict[str, byte
         "The models of Table 1 (report goal 6,500, z = 7):",
         pages.table(of_models, of_table_1.to_dict("records")),
         pages.notes(
-            "MinS counts the rounds strictly between two of a client. The paper's text "
-            "has it smaller than 153 for a million clients and a report goal of 6,500: "
-            f"here at most {small['min_separation']}; 3,000 rounds have zCDP "
-            f"{small['rho']:.3g} then (strong privacy is difficult, it says). A "
-            "thousand rounds less, as pretraining saves, have "
-            f"{without['rho']:.3g}.",
-            "The paper's figure has no numbers in its text, which also does not say "
-            "what its axes and lines are: that 4a and 4b scale the report goal and the "
-            "noise at the largest MinS, and 4c varies MinS, is all it says. "
-            "Populations and rounds are chosen here; points cannot be compared with "
-            "its curves.",
-            "The lines have steps where MaxP, rounds over MinS + 1 rounded up, changes "
-            "by one.",
-            "en-US* and es-ES* were trained with secure aggregation, whose inflated "
-            "clip norm the computed zCDP does not have.",
+            "MinS counts the rounds strictly between two participations of a client. "
+            "For a million clients and a report goal of 6,500 the paper says that it "
+            f"is smaller than 153; it is here at most {small['min_separation']}. "
+            f"3,000 rounds then have zCDP {small['rho']:.3g}. A thousand rounds less, "
+            f"which pretraining saves, have {without['rho']:.3g}.",
+            "The paper prints no numbers for the figure, and does not name its "
+            "populations and rounds. Those here are our choice, so points cannot be "
+            "compared with its curves.",
+            "A line has a step where MaxP, rounds over MinS + 1 rounded up, changes.",
+            "en-US* and es-ES* were trained with secure aggregation. It inflates the "
+            "clip norm, which the computed zCDP leaves out.",
         ),
     )
     return {

@@ -58,9 +58,8 @@ def page(
         title,
         *(f"**{name}** {text}" for name, text in steps),
         "The final run: `scripts/run training --flagfile=final.flagfile`. "
-        f"Its seed is {found.seed}, which no experiment had: it draws other held-out "
-        "clients, so that it is not evaluated on those whose loss has chosen rate and "
-        "noise (but for those that are drawn again).",
+        f"Its seed is {found.seed}, which no experiment had, so almost all its held-"
+        "out clients had no part in choosing rate and noise.",
         pages.table(columns, last.to_dict("records")),
     )
 
@@ -69,14 +68,14 @@ def _pretraining(options) -> tuple[str, str]:
     if options.initial_model is None:
         return (
             "(1) Pretraining.",
-            "None: no model was given by --initial_model, and what the flagfile begins "
-            "with is kept. A model of public text would need fewer rounds.",
+            "None: --initial_model names no model, so the flagfile's start is kept. A "
+            "model of public text would need fewer rounds.",
         )
     return (
         "(1) Pretraining.",
-        f"All runs begin with {options.initial_model}, which is taken for public: the "
-        "privacy of step (7) does not count what it has learned. Whether its text "
-        "shares anything with the clients' is in the statements of the runs.",
+        f"All runs begin with {options.initial_model}, which counts as public: step "
+        "(7) leaves out what it has learned. The runs' statements say whether its text "
+        "shares anything with the clients' text.",
     )
 
 
@@ -88,13 +87,13 @@ def _noise(options, found, table) -> tuple[str, str]:
     allowed = next(iter(losses.values())) * (1 + options.loss_tolerance)
     reason = f"the largest whose held-out loss is at most {allowed:.4f}"
     if found.noise_per_client == max(losses):
-        reason += ", and the largest that was tried: more may do as well"
+        reason += ", and the largest that was tried; more may do as well"
     return (
         "(2) Noise that the model bears.",
         f"z = {found.noise_per_client:g} m: {reason}, {options.loss_tolerance:.1%} "
         f"above that of the least noise, at a report goal of "
-        f"{options.small_report_goal:,} ({told}). The paper does this on public data; "
-        "here the private population is simulated, and no guarantee counts it.",
+        f"{options.small_report_goal:,} ({told}). The paper uses public data for this. "
+        "Here the private population is simulated, and no guarantee counts it.",
     )
 
 
@@ -104,15 +103,15 @@ def _scaling(options, found) -> tuple[str, str]:
     target = f"zCDP {options.target_rho:g} for {options.num_rounds:,} rounds"
     if choice.is_scaled:
         reason = (
-            "noise and report goal grown in proportion, to the least of the goals "
-            f"looked at, up to {options.largest_report_goal:,}, that has {target}"
+            "noise and report goal grow in proportion, to the smallest goal tried that "
+            f"has {target}, up to {options.largest_report_goal:,}"
         )
     else:
         needed = choice.noise_multiplier / (found.noise_per_client * choice.report_goal)
         reason = (
-            f"{target} is unachievable with noise in proportion to any report goal "
-            "that the system can do. So the goal is the largest, and its noise is "
-            f"raised to {needed:.3g} times what the model bears: expect a worse model"
+            f"{target} is unachievable with noise in proportion to any possible report "
+            "goal. So the goal is the largest, and its noise is raised to "
+            f"{needed:.3g} times what the model bears. Expect a worse model"
         )
     return (
         "(3) Report goal and noise.",
@@ -129,10 +128,10 @@ def _timer(found) -> tuple[str, str]:
     )
     text = (
         f"A timer of {clock.timer_hours} hours, MinS {clock.min_separation:,}, MaxP "
-        f"{clock.max_participation}: of the timers looked at ({told}), the one whose "
-        "limits cost least. The population allows a MinS of "
-        f"{choice.largest_min_separation:,} at most (rounds strictly between two of a "
-        f"client); all rounds take {clock.hours:,.0f} simulated hours."
+        f"{clock.max_participation}: the cheapest of the timers tried ({told}). The "
+        f"population allows a MinS of at most {choice.largest_min_separation:,} "
+        "(rounds strictly between two participations of a client). All rounds take "
+        f"{clock.hours:,.0f} simulated hours."
     )
     return "(4) MinS and timer.", text
 
@@ -146,14 +145,14 @@ def _clip(options, found, table) -> tuple[str, str]:
     rates = [rate for rate, _ in losses]
     beyond = ""
     if found.server_learning_rate == max(rates):
-        beyond = ", and is the largest that was tried: a larger one may do better"
+        beyond = ", and is the largest that was tried; a larger one may do better"
     elif found.server_learning_rate == min(rates):
-        beyond = ", and is the least that was tried: a smaller one may do better"
+        beyond = ", and is the least that was tried; a smaller one may do better"
     quantiles = {quantile for _, quantile in losses}
     if len(quantiles) > 1 and found.target_quantile in (min(quantiles), max(quantiles)):
         side = "largest" if found.target_quantile == max(quantiles) else "least"
         beyond += (
-            f". The quantile is the {side} that was tried: one beyond it may do better"
+            f". The quantile is the {side} that was tried; one beyond it may do better"
         )
     return (
         "(5, 6) Clip norm and server learning rate.",
@@ -162,9 +161,9 @@ def _clip(options, found, table) -> tuple[str, str]:
         "adapts (Algorithm 1, report goal "
         f"{options.small_report_goal:,}), that rate has the least held-out loss "
         f"({told}){beyond}. The clip norm is the {found.target_quantile:g} quantile "
-        "of updates' norms that its run has estimated: the median of the last quarter "
-        "of its rounds, as the estimate of one has the noise of few clients. It is "
-        "fixed from here on: a clip norm that adapts costs restarts and noise.",
+        "of updates' norms as its run estimates it: the median over the last quarter "
+        "of the rounds, because one round's estimate has the noise of few clients. It "
+        "is fixed from here on; an adaptive one costs restarts and noise.",
     )
 
 
@@ -176,8 +175,8 @@ def _privacy(options, found, epsilon) -> tuple[str, str]:
     return (
         "(7) Privacy.",
         f"zCDP {rho}, epsilon {shown} at delta {options.delta:g}{kind}, for "
-        "zero-out of one client: the worst participation within MinS and MaxP, which "
-        "the final run enforces. Experiments and choices made by looking at them are "
+        "zero-out of one client. It is the worst participation within MinS and MaxP, "
+        "which the final run enforces. Experiments, and choices made from them, are "
         "not counted. The sums are secure sums.",
     )
 

@@ -202,9 +202,9 @@ def describe(paths: Mapping[Setting, pathlib.Path]) -> list[str]:
         f"Flags: `{_FLAGFILE}`, and those by which the settings differ: "
         + "; ".join(f"{s.label}: `{' '.join(s.flags)}`" for s in paths)
         + ". FedAvg clips too.",
-        "MinS, MaxP, rho and epsilon are realised: from the table of all clients' "
-        "participations. Zero-out adjacency of one client. Settings were chosen by "
-        "looking at other runs on the same data; no guarantee counts that.",
+        "MinS, MaxP, rho and epsilon are realised, from the record of participations; "
+        "adjacency is zero-out of one client. Settings were chosen by other runs on "
+        "the same data, which no guarantee counts.",
     ]
 
 

@@ -66,25 +66,23 @@ _NOTES: Mapping[str, tuple[str, ...]] = {
     "xu_quality": (
         *xu_2023_quality_report.NOTES,
         *xu_2023_quality_report.OF_JUDGED,
-        "Held-out clients are bloggers on whom no run of their repeat trained; the "
-        "curves over rounds are of the same. Rates of clients and server come from the "
-        f"study `{CHOICE}`, on bloggers of two other shards, which also tried the clip "
-        "norm, 1, of an earlier study of all shards.",
-        "FedAvg clips as DP-FTRL does: without a clip it diverged at the server's rate "
-        "of the others, and at the lower one that was tried it was behind the best "
-        "with a clip (see the same study). Nothing was chosen for central training, "
-        "whose rate is the program's default.",
+        "Held-out clients are bloggers on whom no run of their repeat trained. They "
+        "also draw the curves over rounds. Rates of clients and server, and the clip "
+        f"norm, come from the study `{CHOICE}`, on bloggers of two other shards.",
+        "FedAvg has DP-FTRL's clip norm. Without one it diverged at that server rate, "
+        "and at a lower rate it was behind the best with a clip (same study). Central "
+        "training has the program's default rate.",
     ),
     CHOICE: (
         *xu_2023_quality_report.NOTES,
-        "Bloggers of two shards train and evaluate; the choice is for bloggers of ten "
-        "others. A model is that of the last round.",
+        "Bloggers of two shards train and evaluate, to choose settings for bloggers of "
+        "ten others. A model is that of the last round.",
     ),
     SYNTHETIC: (
         *xu_2023_quality_report.NOTES,
         *xu_2023_quality_report.OF_JUDGED,
-        "Held-out clients are clients on whom no run trained. Clip norms and rates are "
-        "those of the study of bloggers, `xu_quality`.",
+        "No run trained on held-out clients. Clip norms and rates are those of the "
+        "study of bloggers, `xu_quality`.",
     ),
 }
 
@@ -270,12 +268,12 @@ def _of_chat(shared: Sequence[Mapping[str, Any] | None]) -> list[str]:
         return []
     compared = [found for found in shared if found is not None]
     if len(compared) < len(shared):
-        return ["The chat is taken for public; it was not compared with the blogs."]
+        return ["The chat counts as public; it was not compared with the blogs."]
     most = {name: max(f[name] for f in compared) for name in ("ids", "sentences")}
     return [
-        "The chat is taken for public. Compared by each run that begins with it, it "
-        f"shares with the bloggers {most['ids']:,} ids, and a dozen words in a row "
-        f"with {most['sentences']:,} of their sentences."
+        "The chat counts as public. Each run that begins with it compared both texts: "
+        f"they share {most['ids']:,} ids, and a dozen words in a row with "
+        f"{most['sentences']:,} of the bloggers' sentences."
     ]
 
 

@@ -28,18 +28,17 @@ _LOSS = "held_out_loss"
 _SUGGESTION = "held_out_one_suggestion"
 NOTES = (
     "100 clients a round with z = 0.108 have the noise a client of 6,500 with z = 7, "
-    "the paper's setting; so a model is about as good as it would be there. What is "
-    "guaranteed here, to so few clients, is another matter: the last column, next to "
-    "nothing.",
-    "The guarantee is of one run, of clients' zero-out adjacency, as realised; that of "
-    "several runs on the same clients adds up.",
+    "the paper's setting. So a model is about as good as it would be there. To so few "
+    "clients the noise guarantees next to nothing; see the last column.",
+    "The guarantee is for one run, zero-out adjacency of a client, as realised. "
+    "Several runs on the same clients add up.",
 )
 # Where models are judged, which are averages then.
 OF_JUDGED = (
     "N-grams and central training guarantee nothing.",
-    "A model of federated training is the exponential moving average of those of some "
-    "20 rounds, which costs no privacy; one of central training, which reads each "
-    "sentence twice, that of those of some 500 steps.",
+    "A federated model is the exponential moving average over some 20 rounds, which "
+    "costs no privacy. A central model is that over some 500 steps; central training "
+    "reads each sentence twice.",
 )
 
 
@@ -181,8 +180,8 @@ def _saved_rows(
     labels = {setting.name: setting.label for setting in settings}
     columns = ["repeat", "loss", "rounds from scratch", "rho", "rounds pretrained"]
     return [
-        "How soon the pretrained run is as good, by its loss on the same held-out "
-        "clients, as the one from scratch at its end; and what that is in zCDP:",
+        "Rounds and zCDP until the pretrained run has the final loss of the run from "
+        "scratch, on the same held-out clients:",
         pages.table_of(
             ["", *columns, "rho"],
             [
@@ -222,8 +221,8 @@ def _judged_rows(
         guarantee = _guarantee(privacy.get(str(model)))
         lines.append([label, str(len(rows)), *cells, *guarantee])
     return [
-        "On held-out clients, as a keyboard uses the models; means of the repeats, "
-        "with 95% intervals by Student's t:",
+        "On held-out clients, as a keyboard uses the models; means of the repeats with "
+        "95% intervals by Student's t:",
         pages.table_of(["", "repeats", *labels_of.values(), *_GUARANTEE], lines),
     ]
 

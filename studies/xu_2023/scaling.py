@@ -201,12 +201,12 @@ class ScalingStudy(training_runs.TrainingStudy):
             pages.notes(
                 f"The noise multiplier is {self.noise_per_client:.3g} times the report "
                 "goal (the paper's 7 over 6,500 is 0.00108). Runs of one repeat differ "
-                "in report goal and noise alone. Repeats are of one population, with "
-                "other clients held out, other cohorts, first weights and noise.",
-                "Each client is in one round at most, so larger rounds also read more "
-                "data; what that is worth shows in the runs without noise.",
-                "What the noise costs is the difference of two runs of one repeat, so "
-                "it is known better than either loss.",
+                "only in report goal and noise. Repeats have one population, and "
+                "separate held-out clients, cohorts, first weights and noise.",
+                "A client is in one round at most, so larger rounds also read more "
+                "data. The runs without noise show the effect of that.",
+                "The cost of noise is the difference of two runs of one repeat, so it "
+                "has a smaller interval than either loss.",
             ),
         )
 

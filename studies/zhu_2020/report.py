@@ -41,22 +41,22 @@ _LONGEST = 9
 # Bins of like frequency, of the plots of discovery rates.
 _BINS = 24
 _NOTES = (
-    "95% intervals are over runs, each with cohorts, reports and noise of its own, on "
-    "one population: Wilson's score interval with the standard error of the mean and "
-    "Student's t, which stays in [0, 1]; none where all runs have the same.",
-    "Precision and recall are the paper's: which words found are some client's word, "
-    "and which of the true top K are among all words found.",
+    "95% intervals are over runs with separate cohorts, reports and noise, on one "
+    "population. They are Wilson's score interval, with the standard error of the mean "
+    "and Student's t; there is none where all runs agree.",
+    "Precision is the share of words found that some client has; recall is the share "
+    "of the true top K among all words found.",
     "delta is {delta}. `TrieHH` has the parameters of Corollary 1, `tighter guarantee` "
-    "those that docs/triehh_privacy.md proves; both hold for taking a client's words "
-    "away, in one direction. `SFP` has the local epsilon that Balle et al. 2019, "
-    "Theorem 5.3, allows, as in the paper, and `tighter bound` the one that the clones "
-    "bound of 2021 allows; so has `LDP TrieHH`, with one report a client, nine levels "
-    "of as many clients each, eta_max = 500, and words released from three standard "
-    "errors on. These hold for the exchange of a client's word, in both directions.",
-    "Whom one has to trust: TrieHH's server sees the votes of a cohort, and its "
-    "secrecy of who was drawn is the guarantee; of SFP and LDP TrieHH each report is "
-    "private by itself, with the local epsilon, and the central one rests on a secure "
-    "sum or a shuffler.",
+    "those proved in docs/triehh_privacy.md. Both hold for removing a client's words, "
+    "in one direction.",
+    "`SFP` has the local epsilon of Balle et al. 2019, Theorem 5.3, as in the paper. "
+    "`tighter bound` and `LDP TrieHH` have that of the clones bound of 2021. These "
+    "hold for the exchange of a client's word, in both directions.",
+    "`LDP TrieHH` has one report a client, nine levels of equal cohorts, and eta_max = "
+    "500. It releases words from three standard errors on.",
+    "Trust: TrieHH's server sees a cohort's votes and must keep the cohort secret. "
+    "Each report of SFP and LDP TrieHH is private by itself; the central epsilon rests "
+    "on a secure sum or a shuffler.",
 )
 
 
@@ -88,11 +88,11 @@ def files(
     pictures = {}
     if name == "zhu_figure6":
         pictures["figure7.png"] = plot_scores(
-            scores, "recall", "Recall of the top K words, many words a user"
+            scores, "recall", "Recall of the top K words, all words of each client"
         )
     elif name == "zhu_figure4":
         pictures["figure4.png"] = plot_scores(
-            scores, "f1", "F1 of the top K words, one word a user"
+            scores, "f1", "F1 of the top K words, one word a client"
         )
     else:
         pictures["figure5.png"] = plot_scores(
@@ -165,8 +165,8 @@ def to_markdown(name: str, title: str, summary: pd.DataFrame, data: str) -> str:
         [cells.format(**row).split(" | ") for row in rows],
     )
     stated = (
-        "`stated` is the smallest central epsilon that is proved for the run; it is "
-        "below what was asked for where the paper's bound is loose."
+        "`stated` is the smallest central epsilon proved for the run. It is below the "
+        "requested one where the paper's bound is loose."
     )
     # As the paper has it for each.
     delta = "1/(300n)" if name == "zhu_figure6" else "1/n^2"

@@ -145,10 +145,10 @@ def show(options: Options, found: Mapping[str, pd.DataFrame]) -> dict[str, bytes
             pages.table(of_table1, table1.to_dict("records"), "lrrrl"),
             pages.table(of_figure2, figure2.to_dict("records"), "r"),
             pages.notes(
-                "Figure 2's lines have no numbers in the paper. Populations are those "
-                "that find a word that shares no prefix with another (Proposition 1) "
-                "with probability 0.9, for words of up to 10 symbols and delta 1/n^2; "
-                "by the tighter guarantee of docs/triehh_privacy.md to 1%."
+                "The paper prints no numbers for Figure 2. A population is the "
+                "smallest that finds a word with no common prefix (Proposition 1) with "
+                "probability 0.9, for words of up to 10 symbols and delta 1/n^2. By "
+                "the tighter guarantee (docs/triehh_privacy.md) it is known to 1%."
             ),
         ),
     }

@@ -287,7 +287,7 @@ class StudyTest(parameterized.TestCase):
     @parameterized.parameters(
         (
             "xu_quality",
-            "two other shards|0 ids, and a dozen words|row with 3 of",
+            "two other shards|share 0 ids, and a dozen words|row with 3 of",
             "synthetic",
         ),
         (quality.CHOICE, "of ten others", "chat|average|central"),
