@@ -19,7 +19,7 @@ _PRINTED = re.compile(r"^print\(.*\)  # (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 _TEST = re.compile(r"`(tests/[\w/]+_test\.py)(?:::(\w+))?`")
-_MOST_LINES_OF_README = 200
+_MOST_LINES_OF_README = 120
 
 
 def _documents():
