@@ -368,11 +368,14 @@ def rate_choice() -> Iterator[Found]:
 
 
 def paper_numbers() -> Iterator[Found]:
-    """Yields the papers' privacy numbers; of each kind the count of equal ones."""
+    """Yields the papers' privacy numbers, by kind and all; the counts of equal ones."""
     kinds: dict[str, list[paper_tables.TableRow]] = {}
     for row in paper_tables.all_rows():
         author, item = row.paper.partition(" ")[0], _KIND.match(row.item)
-        if item and row.equal != "-":
+        if row.equal == "-":
+            continue
+        kinds.setdefault("all", []).append(row)
+        if item:
             kinds.setdefault(f"{author}, {item[0]}", []).append(row)
     for kind, found in kinds.items():
         equal = sum(row.equal == "yes" for row in found)
