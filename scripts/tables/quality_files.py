@@ -130,8 +130,8 @@ def differences(folder: str) -> pd.DataFrame:
             if seed in others and model in of_seed.index and other in others[seed].index
         ]
         if both:
-            row = {"difference": what, "model": model, "other": other, "label": label}
-            row |= {"size": FOLDERS[folder], "seeds": len(both)}
+            row: dict[str, Any] = {"difference": what, "model": model, "other": other}
+            row |= {"label": label, "size": FOLDERS[folder], "seeds": len(both)}
             for name in _COLUMNS.values():
                 row |= _mean(name, np.array([a[name] - b[name] for a, b in both]))
             made.append(row)

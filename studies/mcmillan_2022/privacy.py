@@ -22,7 +22,7 @@ _TITLE = "Figure 1 of McMillan et al. 2022: epsilon of a cohort's sum"
 # By column: its name, its color, its line.
 _LINES = {
     "equation1": ("equation (1)", plots.MUTED, ":"),
-    "clones_2021": ("clones 2021, any randomizer", plots.ORANGE, "--"),
+    "clones_2021": ("clones 2021, any randomizer", plots.PURPLE, "--"),
     "clones_2022": ("clones 2022, as in the paper", plots.ORANGE, "-"),
     "asymmetric": ("asymmetric encoding, Rényi", plots.BLUE, "-"),
     "symmetric": ("symmetric encoding, Rényi (C.3)", plots.GREEN, "-"),

@@ -37,14 +37,6 @@ _MEANS = [
     "quantile_error",
     "seconds",
 ]
-_COLORS = (
-    plots.BLUE,
-    plots.GREEN,
-    plots.ORANGE,
-    plots.PURPLE,
-    plots.MUTED,
-    plots.INK,
-)
 _NOTE = (
     "All rows of an analysis have the same total cohort aggregate epsilon and delta. "
     "`interactive` asks every device every query, so its local epsilon is larger. With "
@@ -179,7 +171,7 @@ def plot(summary: pd.DataFrame, analysis: str) -> figure_lib.Figure:
     )
     is_synthetic = part["data"].str.startswith(options_lib.SYNTHETIC)
     names = list(dict.fromkeys(part["approach"]))
-    for name, color in zip(names, _COLORS, strict=False):
+    for name, color in zip(names, plots.COLORS, strict=False):
         of_way = part[is_synthetic & (part["approach"] == name)].set_index("clients")
         axes.plot(of_way[measure], "o-", color=color, markersize=4, label=name)
         plots.band(axes, of_way[f"{measure}_low"], of_way[f"{measure}_high"], color)

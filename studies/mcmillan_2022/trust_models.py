@@ -186,7 +186,7 @@ MODELS = (
         "a shuffler not to tell the server whose a report is",
         _LOCAL,
         lambda n: reports(_ASYMMETRIC, shuffling.Randomizer.ARBITRARY, n),
-        (plots.ORANGE, "--"),
+        (plots.PINK, "--"),
     ),
     Model(
         "secure sum, asymmetric reports",
@@ -207,7 +207,7 @@ MODELS = (
         "one of two servers not to collude with the other",
         _LOCAL + "; one server alone learns nothing of a report",
         lambda n: reports(_SYMMETRIC, _SYMMETRIC, n),
-        (plots.BLUE, ":"),
+        (plots.TEAL, ":"),
     ),
     Model(
         "secure sum, devices share the noise",
@@ -228,6 +228,6 @@ MODELS = (
         "the server with every device's cell",
         "nothing",
         discrete_laplace,
-        (plots.PURPLE, ":"),
+        (plots.INK, ":"),
     ),
 )
