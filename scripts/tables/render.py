@@ -180,7 +180,8 @@ class _Interval:
     def __format__(self, form: str) -> str:
         mean, half = format(self._mean, form), format(self._half, form.lstrip("+"))
         if self._sign == "±":
-            return mean if math.isnan(self._half) else f"{mean} ± {half}"
+            # On one line, in narrow columns too.
+            return mean if math.isnan(self._half) else f"{mean}\N{NBSP}±\N{NBSP}{half}"
         low, high = format(self._low, form), format(self._high, form)
         if math.isnan(self._low) or low == high == mean:
             return mean
