@@ -9,7 +9,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 
 from scripts import document_tables
-from scripts.tables import quality_files, quality_results
+from scripts.tables import quality_files, quality_results, render
 from studies.xu_2023 import quality_report as xu_2023_quality_report
 from tests import ROOT
 from training.models import metric_names
@@ -191,6 +191,42 @@ class QualityFilesTest(absltest.TestCase):
         )
         # Of -1 and -2: half the difference times 12.706, Student's t of one.
         np.testing.assert_allclose(found["loss_half"], [0, 6.353], atol=1e-3)
+
+
+class EntriesTest(absltest.TestCase):
+    def test_an_entry_has_rows_of_its_own(self):
+        results = pathlib.Path(self.create_tempdir().full_path)
+        (results / "study").mkdir()
+        values = (
+            "line,here,paper,seconds\na,0.5,0.75,30\nb,9.0,9.0,60\na,1.0,1.125,60\n"
+        )
+        (results / "study" / "runs.csv").write_text(values)
+        data = results / "tables.toml"
+        data.write_text("""
+            [made]
+            header = "item | paper | here | match | command"
+            [[made.entries]]
+            rows = "study/runs"
+            where = {line = ["a"]}
+            compared = [["here", "paper"]]
+            cells = ["an item", "{paper:g}", "{here:g}", "within {apart:g}", "a study"]
+            time = "study/runs"
+            [[made.entries]]
+            cells = ["another", "a curve", "a curve", "yes", "another"]
+            time = "1 s"
+        """)
+        with (
+            mock.patch.object(render, "RESULTS", results),
+            mock.patch.object(render, "_DATA", [data]),
+        ):
+            _, _, *lines = render.declared({})["made"]()
+        self.assertEqual(
+            lines,
+            [
+                "| an item | 0.75, 1.125 | 0.5, 1 | within 0.25 | a study, 2.5 min |",
+                "| another | a curve | a curve | yes | another, 1 s |",
+            ],
+        )
 
 
 class MarksTest(parameterized.TestCase):
