@@ -8,6 +8,7 @@ import logging as python_logging
 import math
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from federated_hh.files import installation
 from federated_hh.options import option_flags
 from federated_hh.options.fields import OptionError, check, option
 from federated_hh.populations.options import population_options
+from federated_hh.runtime import stops
 from federated_hh.runtime.worker import engine_options, startup
 
 if TYPE_CHECKING:  # imports NumPy
@@ -186,6 +188,7 @@ def run_program(
     else:
         startup.silence_tensorflow()
     startup.keep_interrupts()
+    stops.catch()
     startup.isolate_workers(options.isolate_network)
     # These import NumPy, but no TensorFlow.
     from federated_hh.run_directory import directory as run_directory
@@ -216,10 +219,12 @@ def run_program(
         checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
     except KeyboardInterrupt:
-        print(f"\n{_interrupted(program, output_dir)}", file=sys.stderr, flush=True)
+        by = stops.asked()
+        told = _interrupted(program, output_dir, f" by {by.name}" if by else "")
+        print(f"\n{told}", file=sys.stderr, flush=True)
         # The worker is gone and the files are closed. TFF's threads may stand in a
         # call to the worker, and would abort the interpreter as it ends.
-        os._exit(130)
+        os._exit(128 + (by or signal.SIGINT))
     except (
         ValueError,
         OSError,
@@ -239,13 +244,13 @@ def run_program(
         sys.exit(getattr(error, "exit_code", code))
 
 
-def _interrupted(program: str, output_dir: str | None) -> str:
-    """Returns the last line of an interrupted program, with the command to go on."""
+def _interrupted(program: str, output_dir: str | None, by: str) -> str:
+    """Returns the last line of an interrupted program, with the command to resume."""
     if not os.path.exists(os.path.join(output_dir or "", "run.json")):
-        return "interrupted before the run began; nothing is lost"
+        return f"interrupted{by} before the run began; nothing is lost"
     command = installation.command(program)
     return (
-        f"interrupted; go on with: {command} --resume "
+        f"interrupted{by}; resume with: {command} --resume "
         f"--output_dir={shlex.quote(str(output_dir))}"
     )
 

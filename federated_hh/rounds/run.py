@@ -23,6 +23,7 @@ from federated_hh.rounds import checkpoints, record, steps
 from federated_hh.rounds.algorithm import Algorithm, Query
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory.files import RoundMetrics
+from federated_hh.runtime import stops
 
 S = TypeVar("S")
 _CHECKPOINT = "checkpoint-{:09d}.npz"
@@ -148,8 +149,13 @@ class _Loop(Generic[S]):
         restored = [found for found in (self._restore(),) if found is not None]
         if len(self._finished) < self._repeats:
             self._record.check_code(self._code)
-            with freed_memory.quick_collections(), self._algorithm.worker():
+            with (
+                freed_memory.quick_collections(),
+                self._algorithm.worker(),
+                stops.between_rounds(),
+            ):
                 while len(self._finished) < self._repeats:
+                    stops.check()
                     # Only what runs the rounds holds where they began.
                     self._finish(
                         self._rounds(
@@ -173,8 +179,10 @@ class _Loop(Generic[S]):
                 if progress.rounds and len(self._record.rounds):
                     self._save(progress)
                 raise
-            if query is not None and progress.rounds % self._save_every == 0:
+            is_due = progress.rounds % self._save_every == 0
+            if query is not None and (is_due or stops.asked()):
                 self._save(progress)
+                stops.check()
         return progress
 
     def _round(

@@ -324,7 +324,8 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertNotIn("Traceback", result.stderr)
         self.assertFalse((self.scratch / "out").exists())
 
-    def test_ctrl_c_in_a_round_ends_the_program_and_its_worker(self):
+    @parameterized.parameters(*(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1))
+    def test_a_signal_ends_the_program_and_its_worker(self, number):
         output = self.scratch / "interrupted"
         flags = [*_SMALL, self.cache, "--num_repeats=1000", f"--output_dir={output}"]
         # Where this test runs in the background of a shell, SIGINT is ignored, and a
@@ -345,9 +346,9 @@ class RunTrieHHTest(parameterized.TestCase):
         # The worker, and what joins it to the program where it has its own network.
         workers = psutil.Process(program.pid).children(recursive=True)
         self.assertIn(len(workers), (1, 2))
-        program.send_signal(signal.SIGINT)
+        program.send_signal(number)
         _, errors = program.communicate(timeout=60)
-        self.assertEqual(program.returncode, 130, errors)
+        self.assertEqual(program.returncode, 128 + number, errors)
         self.assertIn(f"--resume --output_dir={output}", errors)
         self.assertNotIn("Aborted", errors)
         gone, alive = psutil.wait_procs(workers, timeout=10)

@@ -14,7 +14,9 @@ import math
 import os
 import pathlib
 import shutil
+import signal
 import tempfile
+import threading
 from typing import Any, ClassVar
 from unittest import mock
 
@@ -31,7 +33,7 @@ from federated_hh.reports import page
 from federated_hh.rounds import checkpoints, experiment, record, run, steps
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
-from federated_hh.runtime import runtime
+from federated_hh.runtime import runtime, stops
 from federated_hh.runtime.worker import worker, worker_context
 from tests import ROOT
 from tests.federated_hh.rounds import contract_cases
@@ -280,6 +282,57 @@ class KilledTest(ContractTestCase):
             with self.assertRaises(Killed):
                 self.start("tally_saved_seldom", algorithm, path, resume=True)
         self.assertEqual(ask.call_args.args[1].rounds, 4)
+
+    def test_a_signal_lets_the_round_end_and_keeps_it(self):
+        algorithm = self.make("tally_saved_seldom")
+        expected = self.start("tally_saved_seldom", algorithm)
+        path = self.new_folder()
+        self.enter_context(mock.patch.object(stops, "_stop", stops._Stop()))
+        for number in stops.SIGNALS:
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        stops.catch()
+
+        def send(seen):
+            if (seen.repeat, seen.number) == (0, 2):
+                os.kill(os.getpid(), signal.SIGTERM)
+            return {}
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.start("tally_saved_seldom", algorithm, path, observers=(send,))
+        lines = pathlib.Path(path, "simulator", "rounds.jsonl").read_text()
+        self.assertLen(lines.splitlines(), 2)
+        stops._stop = stops._Stop()
+        with mock.patch.object(steps.Steps, "ask", autospec=True) as ask:
+            ask.side_effect = Killed
+            with self.assertRaises(Killed):
+                self.start("tally_saved_seldom", algorithm, path, resume=True)
+        self.assertEqual(ask.call_args.args[1].rounds, 2)
+        done = self.start("tally_saved_seldom", algorithm, path, resume=True)
+        self.assertEqual(self.bytes_of(path), self.bytes_of(expected.path))
+        self.assertEqual(done.outcome.record, expected.outcome.record)
+
+    def test_a_signal_is_urgent_outside_of_rounds_and_the_second_time(self):
+        stop = stops._Stop()
+        with self.assertRaises(KeyboardInterrupt):
+            stop.handle(signal.SIGHUP, None)
+        stop = stops._Stop()
+        stop.is_in_rounds = True
+        stop.handle(signal.SIGHUP, None)
+        stop.timer.cancel()
+        with self.assertRaises(KeyboardInterrupt):
+            stop.handle(signal.SIGTERM, None)
+
+    def test_a_round_that_takes_longer_than_the_grace_is_interrupted(self):
+        stop = stops._Stop()
+        stop.is_in_rounds = True
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        with (
+            mock.patch.object(stops, "GRACE_SECONDS", 0.01),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            stop.handle(signal.SIGTERM, None)
+            threading.Event().wait(60)
 
     def test_an_error_after_a_kill_keeps_the_checkpoint(self):
         # Killed between a checkpoint's arrays and what names it, there is a file of a
