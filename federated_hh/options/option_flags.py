@@ -1,5 +1,6 @@
 """Flags made of the options of a dataclass: see `federated_hh.options.fields`."""
 
+import io
 import os
 import re
 import sys
@@ -155,6 +156,7 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
         The program and its arguments without flags, for the program's `main`. It is
         the `flags_parser` of `app.run`.
     """
+    _accept_all_letters()
     asked = {argument.lstrip("-") for argument in arguments[1:] if argument[:1] == "-"}
     if asked & {"help", "helpshort", "h", "?", "helpfull"}:
         from federated_hh.options import help_page  # needed by no run
@@ -169,6 +171,13 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
     # All that is wrong is told at once; what is wrong with a flagfile comes alone.
     found = [single for each in _apart(arguments) if (single := _parsed(each)[1])]
     _end(found or [error])
+
+
+def _accept_all_letters() -> None:
+    """Lets a terminal without a letter show its number, in place of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _end(told: Iterable[str]) -> NoReturn:

@@ -37,7 +37,7 @@ _SMALL = (
 
 # What a run of threshold and cohort size may load of this library, with a prepared
 # population.
-_MOST_MODULES, _MOST_LINES = 82, 15_200
+_MOST_MODULES, _MOST_LINES = 84, 15_400
 _NOT_LOADED = (
     "federated_hh.heavy_hitters.ldp_triehh",
     "federated_hh.heavy_hitters.sfp",
@@ -323,6 +323,21 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertRegex(result.stderr, f"error: .*{message}")
         self.assertNotIn("Traceback", result.stderr)
         self.assertFalse((self.scratch / "out").exists())
+
+    def test_a_terminal_without_the_words_letters_shows_their_numbers(self):
+        table = self.scratch / "a.csv"
+        table.write_text("user,text\n" + "".join(f"u{i},где\n" for i in range(600)))
+        flags = [f"--population={table}", "--alphabet=где", "--epsilon=4", self.cache]
+        flags += ["--delta=1e-4", f"--output_dir={self.scratch / 'run'}"]
+        done = subprocess.run(
+            _command(*flags),
+            env=_environment() | {"PYTHONIOENCODING": "latin-1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(r"\u0433\u0434\u0435", done.stdout)
 
     @parameterized.parameters(*(signal.SIGINT, signal.SIGTERM, signal.SIGUSR1))
     def test_a_signal_ends_the_program_and_its_worker(self, number):
