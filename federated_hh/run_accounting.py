@@ -61,8 +61,9 @@ _COMPOSE = flags.DEFINE_list(
 _VARY = flags.DEFINE_list(
     "vary",
     None,
-    "One or two flags, as NAME or NAME=LOW:HIGH, with a comma between: a table of the "
-    "answer over them, and with --plot a drawing.",
+    "One or two flags, as NAME, NAME=LOW:HIGH or NAME=LOW:HIGH:POINTS, with a comma "
+    "between, or mechanism for those of training: a table of the answer over them, and "
+    "with --plot a drawing.",
 )
 _FORMAT = flags.DEFINE_enum(
     "format", "text", ["text", "json", "csv"], "Format of the output."
@@ -148,11 +149,13 @@ def _answer() -> list[dict[str, Any]]:
     if _VARY.value is not None:
         path = values.pop("plot", None)
         quantity = QUANTITIES.get(mechanism, "")
-        rows = varied.table(
-            ANSWERS[mechanism], mechanism, values, _VARY.value, quantity
-        )
+        rows = varied.table(ANSWERS, mechanism, values, _VARY.value, quantity)
         if path is not None:
-            plots.table(path, rows)
+            names = {text.partition("=")[0] for text in _VARY.value}
+            given = {"mechanism": mechanism, **values}
+            told = [f"{n} {v:,}" if v != mechanism else v for n, v in given.items()]
+            fixed = [t for n, t in zip(given, told, strict=True) if n not in names]
+            plots.table(path, rows, ", ".join(fixed).replace("_", " "))
         return rows
     return arguments.call(ANSWERS[mechanism], mechanism, values)
 

@@ -101,6 +101,7 @@ def _baselines(prepared, text, vocabulary, options, seed):
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     from federated_hh.files import freed_memory
+    from federated_hh.populations import vocabulary as vocabulary_lib
     from training import memory_needs
     from training.federated import plans, sizing
 
@@ -120,6 +121,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     if not arguments.resume:
         needs.check_disk(arguments.output_dir, _CHECKPOINTS_KEPT)
     text = _PROGRAM.prepare_text(vocabulary)
+    known = 1 - text.share_of(vocabulary_lib.OOV)
+    logging.info("%s", sizing.check_vocabulary(options, known))
     num_training = text.num_clients - options.num_held_out_clients
     if num_training > 0:  # fewer are refused with the clients
         limited = sizing.within_population(options, num_training)
@@ -241,6 +244,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     print(done.summary)
 
 
+_LIMITS = ("min_separation", "max_participation")
 # Flags of a model's size, of which none is chosen where one is given.
 _MODEL_SIZES = ("vocabulary_size", "num_units", "embedding_size")
 _MODEL_GIVEN = (*_MODEL_SIZES, "vocabulary", "model", "initial_model")
@@ -269,6 +273,17 @@ def _choose_sizes() -> None:
     rounds = None if "num_rounds" in names else given.num_rounds
     share = sizing.available_share(given.diurnal, given.over_selection)
     sensible = sizing.sensible(num_training, rounds, share)
+    left = ("cohort_size", "num_rounds", "mechanism", *_LIMITS)
+    if given.epsilon and set(_PROGRAM.not_given(*left)) >= {*left}:
+        options = _PROGRAM.read(TrainingOptions)
+        found = sizing.best_settings(options, num_training, given.epsilon)
+        if found is not None and num_training < sizing.FEW_CLIENTS:
+            sensible |= {
+                "mechanism": "blt",
+                "cohort_size": found.cohort_size,
+                "num_rounds": found.num_rounds,
+            }
+            names = ["mechanism", *names]
     _PROGRAM.choose(
         {name: sensible[name] for name in names}, f"{num_training:,} training clients"
     )

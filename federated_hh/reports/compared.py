@@ -22,6 +22,8 @@ _CONFIDENCE = 0.95
 # Flags that make a population, besides those of `PopulationOptions`.
 _POPULATION_FLAGS = frozenset(["table", "num_tokens", "vocabulary_size"])
 _MOST_REASONS = 3
+# Epsilons whose ratio is no larger are about the same.
+_ABOUT = 1.05
 
 
 def _distinct_words(table: pd.DataFrame) -> pd.Series:
@@ -321,6 +323,11 @@ def _caution(best: Compared, second: Compared) -> list[str]:
         return ["Their guarantees are of different kinds: not comparable as numbers."]
     if ours.epsilon <= theirs.epsilon and ours.delta <= theirs.delta:
         return []
+    if theirs.epsilon < ours.epsilon <= _ABOUT * theirs.epsilon:
+        return [
+            f"They spent about the same: epsilon {ours.printed(ours.epsilon)} and "
+            f"{theirs.printed(theirs.epsilon)}."
+        ]
     if ours.epsilon > theirs.epsilon:
         return [
             f"{best.name} spent more: epsilon {ours.printed(ours.epsilon)} against "

@@ -149,6 +149,11 @@ class CompareTest(absltest.TestCase):
         self.assertStartsWith(prices[0], "more: epsilon 4 at delta 1e-06")
         self.assertStartsWith(prices[1], "less: epsilon 2 at delta 1e-06")
         self.assertStartsWith(caution, "more spent more: epsilon 4 against 2.")
+        about = self.run_of("about", epsilon=3.9, rate=0.5, words=[10, 20, 30])
+        self.assertEqual(
+            self.verdict(about, more)[-1],
+            "They spent about the same: epsilon 4 and 3.9.",
+        )
         with self.subTest("in the terminal and on the page"):
             output = self.scratch / "compare.html"
             done = subprocess.run(

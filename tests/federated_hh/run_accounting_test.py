@@ -23,6 +23,7 @@ from federated_hh.privacy.shuffle import amplification as shuffling
 from tests import ROOT
 from tests.federated_hh import accounting_program
 
+_POPULATIONS = ["10000", "20000", "40000"]
 _TRIEHH = ("--mechanism=triehh", "--population=100000", "--max_length=10")
 
 _FTRL = (
@@ -181,9 +182,8 @@ class AnswersTest(parameterized.TestCase):
         from matplotlib import figure
 
         given = {"population": 1500, "local_epsilon": 10.0}
-        answer = answers.ANSWERS["ldp_triehh"]
         vary = ["local_epsilon=1:10"]
-        rows = varied.table(answer, "ldp_triehh", given, vary, "holders")
+        rows = varied.table(answers.ANSWERS, "ldp_triehh", given, vary, "holders")
         self.assertEqual(rows[0]["value"], "not possible")
         points = [
             [row["local_epsilon"], row["value"]]
@@ -196,9 +196,34 @@ class AnswersTest(parameterized.TestCase):
         [line] = saved.call_args.args[0].axes[0].lines
         self.assertEqual(line.get_xydata().tolist(), points)
 
+    def test_mechanisms_of_training_are_compared(self):
+        given = ("--mechanism=blt", "--population=20000", "--cohort_size=100")
+        given += ("--num_rounds=60", "--delta=1e-8")
+        for asked, quantity in (
+            ("--epsilon=4", "noise on the worst prefix sum"),
+            ("--noise_multiplier=3", "epsilon at delta = 1e-08"),
+        ):
+            vary = "--vary=population=10000:40000:3,mechanism"
+            done = accounting_program.run(*given, asked, vary, "--format=csv")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = list(csv.DictReader(io.StringIO(done.stdout)))
+            self.assertEqual([row["population"] for row in rows], _POPULATIONS)
+            for mechanism in ("dp_ftrl", "blt", "banded", "dp_fedavg"):
+                single = accounting_program.run(
+                    *(f"--mechanism={mechanism}", *given[1:], asked, "--format=csv")
+                )
+                found = next(
+                    row["value"]
+                    for row in csv.DictReader(io.StringIO(single.stdout))
+                    if row["quantity"] == quantity
+                )
+                self.assertEqual(rows[1][mechanism], found)
+
     @parameterized.parameters(
         ("--vary=plot", "has to be a number that --mechanism=triehh takes: .*epsilon"),
         ("--vary=epsilon=3", "has to be epsilon=LOW:HIGH"),
+        ("--vary=epsilon=1:3:1", "POINTS is 1; it has to be in 2..200"),
+        ("--vary=mechanism", "has to be a number that --mechanism=triehh takes"),
         ("--vary=epsilon=3:1", "LOW has to be above 0 and below HIGH"),
         ("--vary=epsilon=1:5000", "epsilon=5000 has to be a number in"),
         ("--vary=threshold", "give --threshold, around which it varies"),

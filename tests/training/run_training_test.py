@@ -261,8 +261,12 @@ class RunTrainingTest(absltest.TestCase):
         given += ("--num_held_out_clients=10", "--nodiurnal", "--timer_hours=0")
         small = ("--vocabulary_size=50", "--num_units=4", "--embedding_size=2")
         small += ("--num_rounds=6", "--max_words=4")
+        other = self.scratch / "b.csv"
+        lines = [f"u{i % 70},zwei drei vier {i} mal das sehen.\n" for i in range(140)]
+        other.write_text("user,text\n" + "".join(lines))
         runs = {
             "refused": (),
+            "other_words": (*small, "--cohort_size=20", f"--population={other}"),
             "spent": (*small, "--cohort_size=20"),
             "long_steps": (*small, "--server_learning_rate=1000"),
             "slowed": (*small, "--cohort_size=20", "--clip_norm=500"),
@@ -281,9 +285,14 @@ class RunTrainingTest(absltest.TestCase):
         )
         code, _, errors = done["refused"]
         self.assertEqual(code, 2, errors)
-        self.assertRegex(errors, r"chosen for 60 training clients: --cohort_size=20 ")
+        self.assertRegex(
+            errors, "for 60 training clients: --mechanism=blt --cohort_size="
+        )
         self.assertRegex(errors, "error: the noise drowns this run: .*No setting saves")
         self.assertFalse((self.scratch / "refused").exists())
+        code, _, errors = done["other_words"]
+        self.assertEqual(code, 2, errors)
+        self.assertRegex(errors, r"error: only 0\.0% of the typed words .*--vocabulary")
         code, _, errors = done["long_steps"]
         self.assertEqual(code, 2, errors)
         self.assertRegex(errors, "server_learning_rate=1000.0 is too high for this")

@@ -98,6 +98,9 @@ class TrainingOptions(ModelOptions):
     allow_useless_noise: bool = _privacy_option(
         False, "Run even if the noise drowns what clients can teach the model."
     )
+    allow_unknown_words: bool = option(
+        False, "Run even if the vocabulary has fewer than a fifth of the typed words."
+    )
     clip_norm: float | None = _privacy_option(
         None,
         "Clip norm C, or C^0 with --adaptive_clip. fedavg: may be unset.",

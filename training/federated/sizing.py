@@ -13,16 +13,22 @@ from training.federated import plans
 # Ratios of the noise on the model after the last round to the longest way that clipped
 # updates can take it. Measured with the model of configs/training_demo.flagfile, whose
 # loss by word frequencies is 4.21: it ends at 3.75 where the ratio is 0.1, at 4.13
-# where it is 1, and at 4.24 where it is 2.
+# where it is 1, and at 4.24 where it is 2. On short sentences from templates, a small
+# model suggests 66% of the words at 0.4, 30% at 1.4, and none at 2.7.
 LEARNS = 0.1
-DROWNS = 1.0
+USEFUL = 0.4
+DROWNS = 2.0
+# Models with fewer parameters are not worth advice.
+_FEWEST_PARAMETERS = 10_000
 # Of the noise of one round, in clip norms: a few rounds of less leave the model whole.
 _LARGE = 4.0
 # Standard deviation of the noise on a weight. The same model learns at 0.085; at 0.28
 # its loss grows to 141.
 _LARGEST_STEP, _GOOD_STEP = 0.15, 0.05
+# Shares of typed words in the vocabulary: fewer are worth advice, or a refusal.
+_MANY_KNOWN, _FEWEST_KNOWN = 0.5, 0.2
 # Up to these, a cohort is a third of the clients, and the model small.
-_FEW_CLIENTS, _SOME_CLIENTS = 10_000, 30_000
+FEW_CLIENTS, _SOME_CLIENTS = 10_000, 30_000
 # Words, memory cells and embedding size of models for such populations.
 _SMALL, _MEDIUM = (1_000, 64, 32), (5_000, 256, 64)
 # A run is long where clients train so many times as often as in a sensible one.
@@ -60,7 +66,7 @@ def sensible(
     Returns:
         Values by the options' names.
     """
-    is_few = num_clients < _FEW_CLIENTS
+    is_few = num_clients < FEW_CLIENTS
     rounds = num_rounds or (25 if is_few else 200)
     most = int(min(1 / 3, share / 2) * num_clients)
     cohort = most if is_few else min(500, num_clients // rounds)
@@ -92,6 +98,35 @@ def long_run(options: options_lib.TrainingOptions, num_clients: int) -> str:
         f"{asked:,} times a client trains, {asked / usual:.0f} times as often as with "
         f"--cohort_size={sizes['cohort_size']} --num_rounds={sizes['num_rounds']}, "
         f"which suit {num_clients:,} clients on one machine."
+    )
+
+
+def check_vocabulary(options: options_lib.TrainingOptions, known: float) -> str:
+    """Returns the share of typed words in the vocabulary, with advice if it is small.
+
+    Args:
+        options: The run's settings.
+        known: The share, in [0, 1].
+
+    Raises:
+        OptionError: The share is below a fifth, and `allow_unknown_words` is not set.
+    """
+    told = f"{known:.1%} of the typed words are in the vocabulary"
+    if known >= _MANY_KNOWN:
+        return f"{told}."
+    source = "the file" if options.vocabulary else "the most frequent English ones"
+    if known >= _FEWEST_KNOWN or options.allow_unknown_words:
+        return (
+            f"{told}, {source}: the model learns that the others are unknown. "
+            "--vocabulary takes words of another language, or more words."
+        )
+    raise OptionError(
+        options,
+        "only {told}, {source}, so that the model would learn that words are unknown. "
+        "Give words of the clients' language by {vocabulary}, or more by "
+        "{vocabulary_size}; {allow_unknown_words} runs it as it is",
+        told=told,
+        source=source,
     )
 
 
@@ -286,7 +321,8 @@ class NoiseCheck:
             change, ratio = "ten times the clients, in cohorts as large", ratio / 10
         return (
             f"The noise limits it: {self.ratio:.2g} of the longest way that clients "
-            f"can take the model. Most would help {change}: {ratio:.2g}."
+            f"can take the model. Most would help {change}: {ratio:.2g}. A further "
+            "run on these clients adds its epsilon to this one's."
         )
 
     def help(self) -> str:
@@ -299,16 +335,21 @@ class NoiseCheck:
             f"{self.num_clients:,} clients and epsilon {epsilon:.3g}: the best "
             f"settings found, {self._flags(best)}, have {best.ratio:.2g}."
         )
-        if best.ratio <= LEARNS:
+        if best.ratio <= USEFUL:
             return f"{told} They would work."
         hope = "They learn a little" if best.ratio <= DROWNS else "No setting saves it"
-        clients = self.num_clients * best.ratio / LEARNS
-        parameters = self.num_parameters * (LEARNS / best.ratio) ** 2
+        clients = self.num_clients * best.ratio / USEFUL
+        parameters = self.num_parameters * (USEFUL / best.ratio) ** 2
+        smaller = ""
+        if parameters >= _FEWEST_PARAMETERS:
+            smaller = (
+                f"or at most about {_rounded(parameters):,} parameters instead of "
+                f"{self.num_parameters:,} (--vocabulary_size, --num_units, "
+                "--embedding_size), "
+            )
         return (
             f"{told} {hope}: a useful model needs about {_rounded(clients):,} clients, "
-            f"or at most about {_rounded(parameters):,} parameters instead of "
-            f"{self.num_parameters:,} (--vocabulary_size, --num_units, "
-            "--embedding_size), or public text to begin with (--initial_model)."
+            f"{smaller}or public text to begin with (--initial_model)."
         )
 
     def _flags(self, settings: Settings) -> str:
@@ -328,50 +369,77 @@ class NoiseCheck:
 
     def best(self, epsilon: float) -> Settings:
         """Returns the settings with the smallest ratio, of some that are usual."""
-        found = []
-        for rounds in _ROUNDS:
-            for passes in _PASSES:
-                cohort = passes * self.num_clients // rounds
-                tried = self._tried(cohort, rounds, epsilon)
-                if tried is not None:
-                    found.append(tried)
-        if not found:
-            return Settings(
-                self.options.cohort_size,
-                self.options.num_rounds,
-                self.options.min_separation or 0,
-                self.mechanism.multiplier(0),
-                self.ratio,
-                self.step,
-            )
-        return min(found, key=lambda settings: settings.ratio)
+        found = best_settings(
+            self.options, self.num_clients, epsilon, self.num_parameters
+        )
+        return found or Settings(
+            self.options.cohort_size,
+            self.options.num_rounds,
+            self.options.min_separation or 0,
+            self.mechanism.multiplier(0),
+            self.ratio,
+            self.step,
+        )
 
-    def _tried(self, cohort: int, rounds: int, epsilon: float) -> Settings | None:
-        share = available_share(self.options.diurnal, self.options.over_selection)
-        if not 1 <= cohort <= share * self.num_clients:
-            return None
-        options = dataclasses.replace(
-            self.options,
-            cohort_size=cohort,
-            num_rounds=rounds,
-            min_separation=None,
-            max_participation=None,
-        )
-        try:
-            limits = _limits(options, self.num_clients)
-        except ValueError:
-            return None
-        plan = planning.TrainingPlan(
-            mechanism="blt",
-            num_rounds=rounds,
-            min_separation=limits.min_separation,
-            max_participation=limits.max_participation,
-        )
-        z = plan.noise_multiplier(epsilon, self.options.delta)
-        stddev = z * plan.prefix_error / cohort  # of a weight, in clip norms
-        ratio = stddev * math.sqrt(self.num_parameters) / rounds
-        step = _step(options, stddev)
-        return Settings(cohort, rounds, limits.min_separation, z, ratio, step)
+
+def best_settings(
+    options: options_lib.TrainingOptions,
+    num_clients: int,
+    epsilon: float,
+    num_parameters: int = 1,
+) -> Settings | None:
+    """Returns the settings with BLT noise whose noise is the smallest, of some tried.
+
+    Args:
+        options: The run's settings; its sizes and limits are not used.
+        num_clients: Number of training clients.
+        epsilon: The wanted epsilon.
+        num_parameters: Number of the model's parameters, for the ratio.
+
+    Returns:
+        The settings; None if no cohort can be filled.
+    """
+    share = available_share(options.diurnal, options.over_selection)
+    tried = (
+        _tried(options, num_clients, cohort, rounds, epsilon, num_parameters)
+        for rounds in _ROUNDS
+        for passes in _PASSES
+        if 1 <= (cohort := passes * num_clients // rounds) <= share * num_clients
+    )
+    found = [settings for settings in tried if settings is not None]
+    return min(found, key=lambda settings: settings.ratio, default=None)
+
+
+def _tried(
+    options: options_lib.TrainingOptions,
+    num_clients: int,
+    cohort: int,
+    rounds: int,
+    epsilon: float,
+    num_parameters: int,
+) -> Settings | None:
+    options = dataclasses.replace(
+        options,
+        cohort_size=cohort,
+        num_rounds=rounds,
+        min_separation=None,
+        max_participation=None,
+    )
+    try:
+        limits = _limits(options, num_clients)
+    except ValueError:
+        return None
+    plan = planning.TrainingPlan(
+        mechanism="blt",
+        num_rounds=rounds,
+        min_separation=limits.min_separation,
+        max_participation=limits.max_participation,
+    )
+    z = plan.noise_multiplier(epsilon, options.delta)
+    stddev = z * plan.prefix_error / cohort  # of a weight, in clip norms
+    ratio = stddev * math.sqrt(num_parameters) / rounds
+    step = _step(options, stddev)
+    return Settings(cohort, rounds, limits.min_separation, z, ratio, step)
 
 
 def _step(options: options_lib.TrainingOptions, stddev: float) -> float:

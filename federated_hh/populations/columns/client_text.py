@@ -162,6 +162,10 @@ class ClientText(raw_columns.ColumnStore):
         """The clients' ids, memory-mapped."""
         return self.strings("client_id")
 
+    def share_of(self, token: int) -> float:
+        """Returns a token's share of all tokens; 0 without any."""
+        return float((self.tokens == token).mean()) if self.num_tokens else 0.0
+
     def client(self, index: int) -> list[list[int]]:
         """Returns a client's sentences.
 

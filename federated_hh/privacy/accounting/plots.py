@@ -1,5 +1,6 @@
 """Plots of answers: what can be found by population, and tables over flags."""
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +8,7 @@ from federated_hh.privacy.accounting.arguments import Rows
 
 if TYPE_CHECKING:  # imported with the first plot
     from matplotlib import axes as axes_lib
+    from matplotlib import axis as axis_lib
     from matplotlib import figure as figure_lib
 
 _COLORS = ("#2563ab", "#d05f3b", "#39803f", "#7a4fa3", "#8a6d1d")
@@ -61,18 +63,22 @@ def detection(
     _save(figure, path, bool(curves))
 
 
-def table(path: str, rows: Rows) -> None:
-    """Writes a plot of a table over flags.
+def table(path: str, rows: Rows, title: str = "") -> None:
+    """Writes a plot of a table over flags: points, as an answer may have steps.
 
     Args:
         path: The path of a PNG, PDF or SVG file.
         rows: Rows of `varied.table`; cells without a number are no points.
+        title: The mechanism and the fixed numbers.
 
     Raises:
-        ValueError: The file cannot be written.
+        ValueError: The file cannot be written, or the first flag is no number.
     """
     figure, axes = _logarithmic()
     _, first, *columns = rows[0]
+    if isinstance(rows[0][first], str):
+        raise ValueError(f"--plot={path}: give --vary a number first, then {first}")
+    axes.set_title("\n".join(textwrap.wrap(title, 90)), loc="left", fontsize=9)
     for number, column in enumerate(columns):
         points = [
             (row[first], row[column])
@@ -82,13 +88,30 @@ def table(path: str, rows: Rows) -> None:
         if points:
             axes.plot(
                 *zip(*points, strict=True),
+                ":",
+                lw=0.8,
                 color=_COLORS[number % len(_COLORS)],
                 marker=_MARKERS[number % len(_MARKERS)],
                 label=column,
             )
+    for axis in (axes.xaxis, axes.yaxis):
+        _number(axis)
     axes.set_xlabel(first.replace("_", " "))
     axes.set_ylabel(rows[0]["quantity"])
     _save(figure, path, len(columns) > 1)
+
+
+def _number(axis: "axis_lib.Axis") -> None:
+    """Labels a logarithmic axis with plain numbers, more of them if it is short."""
+    from matplotlib import ticker
+
+    low, high = axis.get_view_interval()
+    digits = (
+        range(1, 10) if high < 10 * low else (1, 2, 5) if high < 1e3 * low else (1,)
+    )
+    axis.set_major_locator(ticker.LogLocator(subs=[*map(float, digits)]))
+    axis.set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:,.9g}"))
+    axis.set_minor_formatter(ticker.NullFormatter())
 
 
 def _logarithmic() -> "tuple[figure_lib.Figure, axes_lib.Axes]":

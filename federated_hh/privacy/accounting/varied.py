@@ -12,11 +12,15 @@ from federated_hh.privacy.accounting.arguments import Rows
 
 # Values of an argument without a range: from a tenth of the given one to ten times it.
 _FACTORS = (0.1, 10.0)
-_STEPS = 5
+_STEPS, _MOST_STEPS = 5, 200
+# Mechanisms that answer the same question, so that one stands beside the other.
+# Multipliers cannot be compared, as noise adds up over rounds in different ways.
+_PER_MECHANISM = "noise on the worst prefix sum"
+_OF_TRAINING = ("dp_ftrl", "blt", "banded", "dp_fedavg")
 
 
 def table(
-    answer: Callable[..., Rows],
+    answers: Mapping[str, Callable[..., Rows]],
     mechanism: str,
     values: Mapping[str, Any],
     vary: Sequence[str],
@@ -25,12 +29,13 @@ def table(
     """Returns a quantity over one or two arguments of an answer.
 
     Args:
-        answer: The answer.
-        mechanism: The answer's mechanism, for messages.
+        answers: The answers by mechanism.
+        mechanism: The mechanism that was asked for.
         values: Values of the flags that were set, by name.
-        vary: One or two of "NAME" or "NAME=LOW:HIGH", the first down the rows, the
-            second across the columns. Without a range the values go from a tenth to
-            ten times the given one.
+        vary: One or two of "NAME", "NAME=LOW:HIGH" or "NAME=LOW:HIGH:POINTS", the
+            first down the rows, the second across the columns. Without a range the
+            values go from a tenth to ten times the given one. "mechanism" takes those
+            of training.
         quantity: Beginning of the quantity's name; by default the answer's first.
 
     Returns:
@@ -42,11 +47,13 @@ def table(
     """
     if not 1 <= len(vary) <= 2:
         raise ValueError(f"--vary={','.join(vary)}: give one or two names of flags")
-    axes = dict(_axis(text, answer, mechanism, values) for text in vary)
+    axes = dict(_axis(text, answers[mechanism], mechanism, values) for text in vary)
     (first, down), *rest = axes.items()
     if len(axes) < len(vary):
         raise ValueError(f"--vary={','.join(vary)}: {first} is given twice")
     other, across = rest[0] if rest else (None, [None])
+    if "mechanism" in axes and values.get("epsilon"):
+        quantity = _PER_MECHANISM
     name, errors, rows = quantity, [], []
     for value in down:
         row: dict[str, Any] = {"quantity": "", first: value}
@@ -54,8 +61,9 @@ def table(
             given = {**values, first: value}
             if other is not None:
                 given[other] = column
+            of = given.pop("mechanism", mechanism)
             try:
-                found = arguments.call(answer, mechanism, given)
+                found = arguments.call(answers[of], of, given)
             except ValueError as error:
                 errors.append(error)
                 row[_column(other, column)] = "-"
@@ -75,6 +83,8 @@ def _axis(
     """Returns an argument's name and the values that it takes."""
     name, equals, bounds = text.strip().partition("=")
     name = name.removeprefix("--")
+    if name == "mechanism" and mechanism in _OF_TRAINING and not equals:
+        return name, [*_OF_TRAINING]
     options = fields.fields_of(arguments.options_class([answer]))
     field = options.get(name)
     if field is None or field.kind not in (int, float):
@@ -83,14 +93,17 @@ def _axis(
             f"--vary={text}: it has to be a number that --mechanism={mechanism} takes: "
             f"{', '.join(numbers)}"
         )
-    low, _, high = bounds.partition(":")
+    low, _, rest = bounds.partition(":")
+    high, _, steps = rest.partition(":")
     try:
-        ends = [float(low), float(high)]
+        ends, points = [float(low), float(high)], int(steps or _STEPS)
     except ValueError:
         if equals:
             raise ValueError(
-                f"--vary={text}: has to be {name}=LOW:HIGH, such as {name}=1:100"
+                f"--vary={text}: it has to be {name}=LOW:HIGH or "
+                f"{name}=LOW:HIGH:POINTS, such as {name}=1:100:20"
             ) from None
+        points = _STEPS
         default = inspect.signature(answer).parameters[name].default
         centre = values.get(name, default)
         if not isinstance(centre, int | float):
@@ -101,7 +114,11 @@ def _axis(
         ends = [factor * centre for factor in _FACTORS]
     if not 0 < ends[0] < ends[1]:
         raise ValueError(f"--vary={text}: LOW has to be above 0 and below HIGH")
-    spaced = [float(f"{value:.3g}") for value in np.geomspace(ends[0], ends[1], _STEPS)]
+    if not 2 <= points <= _MOST_STEPS:
+        raise ValueError(
+            f"--vary={text}: POINTS is {points}; it has to be in 2..{_MOST_STEPS}"
+        )
+    spaced = [float(f"{value:.3g}") for value in np.geomspace(ends[0], ends[1], points)]
     if field.kind is int:
         spaced = sorted({max(1, round(value)) for value in spaced})
     # A tenth, or ten times, may lie outside the argument's range.
@@ -118,4 +135,6 @@ def _axis(
 def _column(name: str | None, value: Any) -> str:
     if name is None:
         return "value"
+    if isinstance(value, str):
+        return value
     return f"{name} = {value:,}" if isinstance(value, int) else f"{name} = {value:g}"

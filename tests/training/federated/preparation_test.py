@@ -70,6 +70,7 @@ _OTHER: dict[str, tuple[object, dict[str, object]]] = {
 # What a run reports, and in which parts it works.
 _NOT_OF_SUMS = {"delta": 1e-5, "evaluate_every": 3, "checkpoint_every": 3}
 _NOT_OF_SUMS |= {"num_blocks": 3, "allow_useless_noise": True}
+_NOT_OF_SUMS["allow_unknown_words"] = True
 # Tested where runs are: of the words, of networks and weights of the user's own, and of
 # the process.
 _ELSEWHERE = {"vocabulary", "vocabulary_size", "model", "initial_model", "onednn"}

@@ -116,7 +116,7 @@ class NoiseTest(parameterized.TestCase):
         )
         grown = sizing.within_population(grown, clients)
         enough = sizing.NoiseCheck.of(grown, plans.mechanism(grown), clients, 80_000)
-        self.assertAlmostEqual(enough.ratio, sizing.LEARNS, delta=0.01)
+        self.assertAlmostEqual(enough.ratio, sizing.USEFUL, delta=0.01)
         enough.check()
         allowed = dataclasses.replace(options, allow_useless_noise=True)
         dataclasses.replace(check, options=allowed).check()
@@ -137,7 +137,8 @@ class NoiseTest(parameterized.TestCase):
         options = sizing.within_population(_options(), 1000)
         check = sizing.NoiseCheck.of(options, plans.mechanism(options), 1000, 80_000)
         told = check.advice(has_public_text=False)
-        self.assertLess(float(told.rstrip(".").rpartition(" ")[2]), check.ratio / 2)
+        ratio = told.partition(". A further run")[0].rpartition(" ")[2]
+        self.assertLess(float(ratio), check.ratio / 2)
         self.assertIn("--min_separation=", told)
         quiet = sizing.NoiseCheck.of(options, plans.mechanism(options), 1000, 100)
         self.assertIn("public text", quiet.advice(has_public_text=False))
@@ -147,6 +148,17 @@ class NoiseTest(parameterized.TestCase):
         options = _options(mechanism="fedavg", epsilon=None)
         made = plans.mechanism(options)
         self.assertIsNone(sizing.NoiseCheck.of(options, made, 1000, 100))
+
+
+class VocabularyTest(parameterized.TestCase):
+    def test_many_unknown_words_are_refused(self):
+        options = _options()
+        self.assertEndsWith(sizing.check_vocabulary(options, 0.97), "vocabulary.")
+        self.assertIn("--vocabulary takes", sizing.check_vocabulary(options, 0.3))
+        with self.assertRaisesRegex(ValueError, r"only 19\.9% of the typed .*English"):
+            sizing.check_vocabulary(options, 0.199)
+        allowed = dataclasses.replace(options, allow_unknown_words=True)
+        self.assertIn("19.9% of", sizing.check_vocabulary(allowed, 0.199))
 
 
 class SensibleTest(parameterized.TestCase):
