@@ -4,6 +4,7 @@ scripts/run training --flagfile=configs/training_demo.flagfile
 """
 
 import dataclasses
+from typing import Any
 
 from absl import flags, logging
 
@@ -272,20 +273,20 @@ def _choose_sizes() -> None:
     num_training = max(1, _num_clients() - given.num_held_out_clients)
     rounds = None if "num_rounds" in names else given.num_rounds
     share = sizing.available_share(given.diurnal, given.over_selection)
-    sensible = sizing.sensible(num_training, rounds, share)
+    chosen: dict[str, Any] = {**sizing.sensible(num_training, rounds, share)}
     left = ("cohort_size", "num_rounds", "mechanism", *_LIMITS)
     if given.epsilon and set(_PROGRAM.not_given(*left)) >= {*left}:
         options = _PROGRAM.read(TrainingOptions)
         found = sizing.best_settings(options, num_training, given.epsilon)
         if found is not None and num_training < sizing.FEW_CLIENTS:
-            sensible |= {
+            chosen |= {
                 "mechanism": "blt",
                 "cohort_size": found.cohort_size,
                 "num_rounds": found.num_rounds,
             }
             names = ["mechanism", *names]
     _PROGRAM.choose(
-        {name: sensible[name] for name in names}, f"{num_training:,} training clients"
+        {name: chosen[name] for name in names}, f"{num_training:,} training clients"
     )
 
 

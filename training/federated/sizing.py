@@ -407,7 +407,7 @@ def best_settings(
         if 1 <= (cohort := passes * num_clients // rounds) <= share * num_clients
     )
     found = [settings for settings in tried if settings is not None]
-    return min(found, key=lambda settings: settings.ratio, default=None)
+    return min(found, key=lambda settings: settings.ratio) if found else None
 
 
 def _tried(
