@@ -203,7 +203,10 @@ def run_program(
                 raise ValueError("--resume needs --output_dir, the run to continue")
             recorded = run_record.flags_of(output_dir)
             if run_record.read(output_dir)["status"] == "complete":
-                raise ValueError(f"the run in --output_dir={output_dir} is complete")
+                raise ValueError(
+                    f"the run in --output_dir={output_dir} is complete; there is "
+                    "nothing to resume"
+                )
             _take_recorded_flags(recorded)
             options = _OPTIONS.read()  # with the seed that is recorded
         option_flags.check_all(

@@ -105,15 +105,15 @@ class PopulationFlags:
             if not options.is_synthetic:
                 raise OptionError(
                     options,
-                    f"{{source=}} does not go with --{self._replaced_by}, whose users "
-                    "are the clients; leave one of them out",
+                    f"{{source=}} cannot be combined with --{self._replaced_by}, "
+                    "whose users are the clients; leave one of them out",
                 )
         elif options.is_synthetic:
             for name in _OF_A_FILE:
                 if getattr(options, name) != getattr(PopulationOptions, name):
                     raise OptionError(
                         options,
-                        f"{{{name}=}}: is of a file, and no file was given; give "
+                        f"{{{name}=}}: applies to a file, and no file was given; give "
                         "{source} as a path",
                     )
         return options
@@ -240,7 +240,7 @@ class Program:
             flags.FLAGS[name].value = value
         if chosen:
             given = " ".join(f"--{name}={value}" for name, value in chosen.items())
-            logging.info("Not given, and chosen for %s: %s.", reason, given)
+            logging.info("Chosen by default for %s: %s.", reason, given)
 
     def prepare_text(self, vocabulary: "Vocabulary") -> "ClientText":
         """Returns the population's sentences, prepared on first use.

@@ -123,7 +123,7 @@ def new_directory(
         try:
             yield partial
             if last is not None and not (partial / last).exists():
-                raise ValueError(f"{target} was not finished: it has no {last}.")
+                raise ValueError(f"{target} is incomplete: it lacks {last}.")
             for path in partial.rglob("*"):
                 sync(path)
             sync(partial)

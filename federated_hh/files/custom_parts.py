@@ -31,8 +31,8 @@ def load(option: str, name: str, what: str, base: type = object) -> Any:
         or inspect.isabstract(found)
     ):
         raise ValueError(
-            f"{option} is {name!r}, which is not {what}: that is a class derived from "
-            f"{base.__name__} that leaves no method of it open"
+            f"{option} is {name!r}, which is not {what}: a subclass of "
+            f"{base.__name__} that implements all of its abstract methods"
         )
     return found
 

@@ -56,10 +56,10 @@ def check(num_words: int, num_clients: int) -> None:
     available = available_bytes()
     if available is not None and available < RESERVE_BYTES:
         raise verified_files.PopulationError(
-            f"only {readable(available)} of memory are left, with {num_words:,} "
+            f"only {readable(available)} of memory are available, with {num_words:,} "
             f"distinct words and {num_clients:,} client ids held in memory (about 150 "
-            "bytes each) while reading. Run on a machine with more memory, end other "
-            "programs, or leave words out with --alphabet or --known_words."
+            "bytes each) while reading. Run on a machine with more memory, close "
+            "other programs, or drop words with --alphabet or --known_words."
         )
 
 
@@ -77,8 +77,9 @@ def check_needed(needed: int, what: str) -> None:
     if available is not None and needed > available - RESERVE_BYTES:
         raise verified_files.PopulationError(
             f"{what} takes about {readable(needed)} of memory, and "
-            f"{readable(available)} are left (of which {readable(RESERVE_BYTES)} "
-            "are kept free). Ask for less, or run on a machine with more memory."
+            f"{readable(available)} are available (of which {readable(RESERVE_BYTES)} "
+            "are kept free). Ask for fewer clients or words, or run on a machine "
+            "with more memory."
         )
 
 
@@ -96,7 +97,7 @@ def check_disk(directory: pathlib.Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(directory).free
     if needed > free:
         raise verified_files.PopulationError(
-            f"{what} takes about {readable(needed)} on disk, and {readable(free)} "
-            f"are free in {directory.parent}. Ask for less, free some space, or choose "
-            "another place with --population_cache."
+            f"{what} takes about {readable(needed)} on disk, and {readable(free)} are "
+            f"free in {directory.parent}. Ask for fewer clients or words, free some "
+            "space, or choose another directory with --population_cache."
         )

@@ -69,10 +69,12 @@ def write(table: pd.DataFrame, significant_digits: int | None = None) -> str:
     """
     names = list(table.columns)
     if not names or len(set(names)) < len(names):
-        raise ValueError(f"a table needs columns of different names, got {names}")
+        raise ValueError(
+            f"a table's columns are {names}; it needs at least one, and different names"
+        )
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"the name of a column has to be a text, got {name!r}")
+            raise TypeError(f"a table's column name is {name!r}; it has to be a string")
     columns = [_cells(name, table[name], significant_digits) for name in names]
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
@@ -116,16 +118,16 @@ def parse(text: str) -> pd.DataFrame:
     finally:
         csv.field_size_limit(limit)
     if not rows or not rows[0]:
-        raise ValueError("line 1: a table starts with the names of its columns")
+        raise ValueError("line 1 is empty; it has to have the column names")
     header, *rows = rows
     for line, row in enumerate(rows, start=2):
         if len(row) != len(header):
             raise ValueError(
-                f"line {line}: {len(row)} cells in a table of {len(header)} columns"
+                f"line {line}: {len(row)} cells; the table has {len(header)} columns"
             )
     names = [_unescape(name, 1) for name in header]
     if len(set(names)) < len(names):
-        raise ValueError(f"line 1: columns of the same name: {names}")
+        raise ValueError(f"line 1: the columns are {names}; their names have to differ")
     return pd.DataFrame(
         {name: _column([row[i] for row in rows]) for i, name in enumerate(names)}
     )
@@ -139,8 +141,8 @@ def _cells(name: str, column: pd.Series, significant_digits: int | None) -> list
     if len(kinds) > 1 or "other" in kinds:
         found = sorted({type(value).__name__ for value in values})
         raise TypeError(
-            f"column {name!r} of a table holds {', '.join(found)}; write words, truth "
-            "values or numbers, one kind a column"
+            f"column {name!r} of a table holds {', '.join(found)}; it has to hold "
+            "only strings, only booleans or only numbers"
         )
     return [cell for _, cell in cells]
 

@@ -66,7 +66,7 @@ class WrittenFile:
             or not isinstance(value["sha256"], str)
             or not _SHA256.fullmatch(value["sha256"])
         ):
-            raise ValueError(f"no size and SHA-256 of a file: {shortened(value)}")
+            raise ValueError(f"{shortened(value)} is not a file's size and SHA-256")
         return cls(**value)
 
 
@@ -223,8 +223,8 @@ def _read_whole(
         ) from error
     if digest.hexdigest() != written.sha256:
         raise DamagedFileError(
-            f"{path} is damaged: its contents are not what was written (SHA-256 "
-            f"{digest.hexdigest()[:16]}..., was {written.sha256[:16]}...); {remedy}."
+            f"{path} is damaged: its SHA-256 is {digest.hexdigest()[:16]}..., not "
+            f"{written.sha256[:16]}... as written; {remedy}."
         )
     if wrong is not None:
         raise DamagedFileError(f"{path} is damaged: {wrong}; {remedy}.")

@@ -190,9 +190,7 @@ def text_field(owner: Any, name: str, where: str = ""):
     """Raises `ValueError` unless a field is a text that is not empty."""
     value = getattr(owner, name)
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(
-            f"{name} is {value!r}; it has to be a text that is not empty{where}"
-        )
+        raise ValueError(f"{name} is {value!r}; it has to be a non-empty string{where}")
 
 
 def kind_field(owner: Any, name: str, wanted: type):
@@ -206,14 +204,12 @@ def texts_field(owner: Any, name: str, may_be_empty: bool = False):
     """Makes a field a tuple of texts that are not empty, or raises `ValueError`."""
     values = getattr(owner, name)
     if isinstance(values, str) or not isinstance(values, list | tuple):
-        raise ValueError(f"{name} is {values!r}; it has to be a list of texts")
+        raise ValueError(f"{name} is {values!r}; it has to be a list of strings")
     if not (values or may_be_empty):
         raise ValueError(f"{name} must not be empty: name at least one")
     for value in values:
         if not isinstance(value, str) or not value.strip():
-            raise ValueError(
-                f"{name} has {value!r}; it has to hold texts that are not empty"
-            )
+            raise ValueError(f"{name} has {value!r}; it has to hold non-empty strings")
     object.__setattr__(owner, name, tuple(values))
 
 
@@ -221,15 +217,11 @@ def mapping_field(owner: Any, name: str, kinds: tuple[type, ...]):
     """Makes a field a dict of names to values of some types, or raises `ValueError`."""
     mapping = getattr(owner, name)
     if not isinstance(mapping, Mapping) or not mapping:
-        raise ValueError(
-            f"{name} is {mapping!r}; it has to be a dict that is not empty"
-        )
+        raise ValueError(f"{name} is {mapping!r}; it has to be a non-empty dict")
     plain = {}
     for key, value in mapping.items():
         if not isinstance(key, str) or not key.strip():
-            raise ValueError(
-                f"{name} has the name {key!r}; it has to have texts as names"
-            )
+            raise ValueError(f"{name} has the key {key!r}; its keys have to be strings")
         if not isinstance(value, kinds) or value in ("", "inf"):
             raise ValueError(f"{name}[{key!r}] must not be {value!r}")
         # NumPy's numbers are told apart here, so that JSON takes them.

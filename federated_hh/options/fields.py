@@ -272,7 +272,10 @@ def _fields_of(options_class: Any) -> Mapping[str, OptionField]:
     found = {}
     for field in dataclasses.fields(options_class):
         if _METADATA not in field.metadata:
-            raise TypeError(f"{options_class.__name__}.{field.name} is no option")
+            raise TypeError(
+                f"{options_class.__name__}.{field.name} is not an option; declare it "
+                "with fields.option"
+            )
         limits = field.metadata[_METADATA]
         kind, is_optional = _kind(hints[field.name])
         if kind in (int, float) and not limits.is_bounded:

@@ -296,4 +296,6 @@ def _define(
         value = getattr(default, "value", default)
         flags.DEFINE_enum(name, value, field.choices, field.help, flag_values=into)
     else:
-        raise TypeError(f"--{name} is of {field.kind}, for which there is no flag")
+        raise TypeError(
+            f"--{name} is of type {field.kind}, for which no kind of flag exists"
+        )

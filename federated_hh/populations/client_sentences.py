@@ -15,7 +15,7 @@ from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import sentences, sources
 from federated_hh.populations.synthetic import synthetic_sentences
 
-# Part of the directory's name: a change in what is written needs another.
+# Part of the directory's name: a change of the written data needs a new version.
 _FORMAT_VERSION = 3
 
 
@@ -25,7 +25,7 @@ def describe(
     tokenizer: sentence_tokenizers.SentenceTokenizer,
     language: population_options.LanguageOptions,
 ) -> dict[str, Any]:
-    """Returns all that decides the contents, as JSON values.
+    """Returns everything that decides the contents, as JSON values.
 
     Raises:
         PopulationError: If the file is missing or unreadable.
@@ -58,7 +58,7 @@ def prepare(
     cache_dir: str | os.PathLike[str] | None = None,
     language: population_options.LanguageOptions | None = None,
 ) -> client_text.ClientText:
-    """Returns the sentences of clients, made on first use and kept.
+    """Returns clients' sentences, prepared on first use and cached.
 
     Args:
         options: The files, their format and columns; or "synthetic", the number of
@@ -71,13 +71,13 @@ def prepare(
         language: Language of synthetic clients; None for the defaults.
 
     Returns:
-        The sentences, memory-mapped. The metadata counts clients without a sentence,
-        who are kept or left out as `options.empty_clients` says.
+        The sentences, memory-mapped. The metadata has the number of clients without a
+        sentence, who are kept or dropped by `options.empty_clients`.
 
     Raises:
         PopulationError: If the file cannot be read, has more bad rows than allowed, no
             client has a sentence, or the columns cannot be written.
-        ValueError: If the language has fewer words than are to have followers.
+        ValueError: If the language has fewer words than `context_words`.
     """
     language = language or population_options.LanguageOptions()
     identity = describe(options, vocabulary, tokenizer, language)

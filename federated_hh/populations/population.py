@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 
 # Options that name a file.
 _FILES = {"known_words", "only_words", "common_words", "words_per_client"}
-# Part of a prepared population's name: a change in what is written needs another.
+# Part of a prepared population's name: a change of the written data needs a new
+# version.
 _FORMAT_VERSION = 6
 
 
 def describe(
     options: PopulationOptions, tokenizer: tokenizers.Tokenizer | None = None
 ) -> dict[str, Any]:
-    """Returns all that decides a population's contents, as JSON values.
+    """Returns everything that decides a population's contents, as JSON values.
 
     Args:
         options: The options.
@@ -38,10 +39,10 @@ def describe(
 
     Returns:
         The source (path, size, time of change), the options that matter for it, and the
-        version of what is written.
+        version of the written data.
 
     Raises:
-        PopulationError: If a file is missing or unreadable, or comes twice.
+        PopulationError: If a file is missing or unreadable, or is named twice.
     """
     chosen = options.deciding("words")
     if tokenizer is not None:
@@ -73,7 +74,7 @@ def prepare(
     cache_dir: str | os.PathLike[str] | None = None,
     tokenizer: tokenizers.Tokenizer | None = None,
 ) -> "client_words.ClientWords":
-    """Returns the population of the options, made on first use and kept.
+    """Returns the population of the options, prepared on first use and cached.
 
     A prepared population is found again by the hash of all options and of the
     source's path, size and time of change, and never rewritten. Of two processes that
@@ -83,9 +84,8 @@ def prepare(
         options: Options of the population.
         cache_dir: Directory of prepared data; None for `.cache/populations` in
             the repository.
-        tokenizer: A user's own tokenizer, in place of the one that the options name. A
-            change inside the functions that its `split` calls is not seen: give it a
-            new name then.
+        tokenizer: A custom tokenizer instead of the named one. A change inside
+            functions that its `split` calls is not detected; give it a new name then.
 
     Returns:
         The population, memory-mapped.

@@ -12,11 +12,11 @@ _RESAMPLES = 200
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """The words of clients: what `client_words.ClientWords` has, in memory.
+    """Clients' words in memory, like `client_words.ClientWords`.
 
     Attributes:
         word_ids: Integers [entries], at least 0.
-        counts: Integers [entries], at least 1: how often the client has the word.
+        counts: Integers [entries], at least 1: the word's count at the client.
         row_splits: Integers [clients + 1]: where each client's entries start.
     """
 
@@ -34,7 +34,7 @@ class Rows:
         return np.repeat(np.arange(self.num_clients), np.diff(self.row_splits))
 
     def holders(self) -> np.ndarray:
-        """Returns how many clients have each word, by id."""
+        """Returns the number of clients that have each word, by id."""
         return np.bincount(self.word_ids)
 
 
@@ -51,7 +51,7 @@ class Numbers:
     def __init__(self, rows: Rows):
         lengths = np.diff(rows.row_splits)
         if not len(lengths) or lengths.min() < 1:
-            raise ValueError("rows: have to be of clients with words")
+            raise ValueError("rows: no client has words; at least one has to")
         owners = rows.owners()
         holders = rows.holders()
         self._num_words = int((holders > 0).sum())
@@ -71,7 +71,7 @@ class Numbers:
         for top in self.tops:
             inside = ranks[rows.word_ids] < top
             self._columns[f"top {top}"] = by_client(counts, inside)
-        # Quarters of the (client, word) pairs, by how many clients hold the word.
+        # Quarters of the (client, word) pairs, by the word's number of holders.
         held = holders[rows.word_ids]
         edges = np.quantile(held, [0.25, 0.5, 0.75])
         quarter = np.searchsorted(edges, held, side="left")
@@ -94,9 +94,9 @@ class Numbers:
     def errors(self, rng: np.random.Generator) -> dict[str, float]:
         """Returns standard errors: by bootstrap over the clients.
 
-        The most frequent words, and which words are rare, stay those of the population.
-        How many distinct words all clients have together has none: clients drawn twice
-        bring no new ones.
+        The sets of most frequent and of rare words stay those of the population. The
+        total number of distinct words has no error: clients drawn twice bring no new
+        words.
 
         Args:
             rng: Draws the clients.

@@ -21,7 +21,7 @@ class Vocabulary:
     """Words with token ids: padding, out-of-vocabulary, begin, end, then the words.
 
     Attributes:
-        words: The words, the most frequent first where that is known.
+        words: The words, the most frequent first if known.
     """
 
     def __init__(self, words: Sequence[str]):
@@ -43,8 +43,7 @@ class Vocabulary:
         for word in self.words:
             if word in SPECIAL_TOKENS or not word or word.split() != [word]:
                 raise ValueError(
-                    f"words has {word!r}; it has to have words without white space "
-                    "that are "
+                    f"words has {word!r}; its words must have no white space and be "
                     f"none of {', '.join(SPECIAL_TOKENS)}."
                 )
 
@@ -91,14 +90,17 @@ class Vocabulary:
         with opening.open_text(str(path), "utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 if opening.has_undecodable(line):
-                    raise ValueError(f"{path}:{number}: bytes that are not UTF-8.")
+                    raise ValueError(
+                        f"{path}:{number}: the line is not UTF-8; a vocabulary has to "
+                        "be UTF-8."
+                    )
                 tokens.append(line.rstrip("\r\n"))
         size = len(SPECIAL_TOKENS)
         if tuple(tokens[:size]) != SPECIAL_TOKENS:
             raise ValueError(
-                f"{path}: the first {size} lines are {tokens[:size]}; a vocabulary has "
-                f"to begin with the lines {', '.join(SPECIAL_TOKENS)}, followed by one "
-                "word a line. Put them in front."
+                f"{path}: the first {size} lines are {tokens[:size]}; a vocabulary "
+                f"has to begin with the lines {', '.join(SPECIAL_TOKENS)}, followed "
+                "by one word per line. Put them first."
             )
         try:
             return cls(tokens[size:])
@@ -135,17 +137,17 @@ class Vocabulary:
         tokenizer: sentence_tokenizers.SentenceTokenizer,
         size: int,
     ) -> Self:
-        """Returns the most frequent words of files of public text.
+        """Returns the most frequent words of public text files.
 
-        No client's data may be in that file: a vocabulary counted on private text
-        is outside every guarantee of the training.
+        No client's data may be in these files: no guarantee of the training covers a
+        vocabulary counted on private text.
 
         Args:
             options: The files, their format and columns; the user's column is not used
                 but has to be there.
             tokenizer: Cuts text into sentences of words.
-            size: Number of words, at least 1. Of equally frequent words, the one that
-                comes first in the text is taken.
+            size: Number of words, at least 1. Of equally frequent words, the first in
+                the text is taken.
 
         Raises:
             ValueError: If the text has fewer distinct words.
@@ -161,6 +163,7 @@ class Vocabulary:
         if len(counts) < size:
             raise ValueError(
                 f"{options.source} has {len(counts):,} distinct words, fewer than the "
-                f"{size:,} of the vocabulary; ask for fewer, or give more text."
+                f"vocabulary's {size:,}; ask for a smaller vocabulary, or give more "
+                "text."
             )
         return cls([word for word, _ in counts.most_common(size)])

@@ -1,4 +1,4 @@
-"""The engine: one loop for every algorithm, and who takes part in its rounds."""
+"""The engine: one loop for every algorithm, and its cohorts."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""The interface of an algorithm of rounds, for users to implement.
+"""The interface of an algorithm in rounds, for users to implement.
 
     class Histogram(Algorithm[State, np.ndarray]):
         plan: who is asked, for what, and what of it is released
@@ -43,15 +43,15 @@ class Query(Generic[T]):
 
 
 class Algorithm(abc.ABC, Generic[S, T]):
-    """An algorithm of rounds; see this module's docstring.
+    """An algorithm in rounds; see this module's docstring.
 
     States are frozen dataclasses of plain values, arrays and further dataclasses; the
     engine saves and loads them.
 
     Attributes:
         plan: Its plan, on which privacy depends.
-        max_rounds: The most rounds of a repeat, for the time that is left; None where
-            nobody knows.
+        max_rounds: Largest number of rounds per repeat, for the remaining time; None if
+            unknown.
     """
 
     plan: plan_lib.Plan[Any, Any, Any]
@@ -71,7 +71,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
 
     @abc.abstractmethod
     def update(self, state: S, released: Any) -> tuple[S, Mapping[str, float | int]]:
-        """Returns the next state, and metrics that what was released covers.
+        """Returns the next state, and metrics computed from the release.
 
         Args:
             state: The state before the round.
@@ -95,7 +95,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
         )
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context that queries are asked in: by default what was chosen."""
+        """Returns the context for queries: by default the chosen one."""
         from federated_hh.runtime import runtime  # TensorFlow takes seconds to import
 
         return runtime.computing()

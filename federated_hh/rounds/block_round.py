@@ -1,9 +1,8 @@
 """A round's client work and secure sum, as one TFF computation over blocks of clients.
 
-A TFF client value is a block: many devices, which the client computation treats each
-on its own. A block of one device is a device. TFF costs about a millisecond a value,
-so a cohort is cut into a few blocks whatever its size. Where sums are masked, every
-block is one device, whose vector goes into the protocol.
+A TFF client value is a block: many devices, which the client computation handles one by
+one. TFF costs about a millisecond per value, so every cohort is cut into a few blocks.
+With masked sums, every block is one device, whose vector enters the protocol.
 """
 
 import collections
@@ -19,8 +18,8 @@ import tensorflow_federated as tff
 from federated_hh.options import checks
 from federated_hh.randomness import streams
 
-# Takes TFF's own context out, which prints an error where a program ends before it
-# has a worker.
+# Removes TFF's own context, which prints an error if a program ends before it has a
+# worker.
 from federated_hh.runtime import runtime  # noqa: F401
 
 if TYPE_CHECKING:  # most runs have no masks
@@ -28,7 +27,7 @@ if TYPE_CHECKING:  # most runs have no masks
 
 Block = Mapping[str, tf.Tensor]
 Work = Callable[[Any, Block], Mapping[str, Any]]
-# Of clients' own vectors that are in memory at once, and of clients of a TFF call.
+# The most bytes of clients' vectors in memory at once, and clients per TFF call.
 _SLICE_BYTES = 1 << 26
 _SLICE_CLIENTS = 256
 
@@ -49,10 +48,10 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class PowerOfTwo:
-    """A secure sum modulo 2^bits, the least that has room for all sums.
+    """A secure sum modulo 2^bits, with the fewest bits that hold all sums.
 
-    What clients send is a list of integers in [0, 2^bits), and nobody learns more of
-    them than their sum modulo 2^bits.
+    Clients send integers in [0, 2^bits), and nobody learns more than their sum modulo
+    2^bits.
 
     Attributes:
         largest: The most that one client adds to a number, at least 1.
@@ -65,8 +64,8 @@ class PowerOfTwo:
     def __post_init__(self):
         if self.largest < 1 or self.num_clients < 1 or self.bits > 62:
             raise ValueError(
-                f"largest is {self.largest} of {self.num_clients} clients; their sums "
-                "have to be in 1..2^62 - 1"
+                f"largest is {self.largest} of {self.num_clients} clients; their sum "
+                "has to be in 1..2^62 - 1. Lower the bound or the cohort size"
             )
 
     @property
@@ -87,19 +86,19 @@ class BlockRound:
         growing: frozenset[str] = frozenset(),
         masking: "masked_sums.MaskedSums | None" = None,
     ):
-        """Describes a computation; it is compiled when it is first asked.
+        """Describes a computation; it is compiled at its first call.
 
         Args:
             work: The body of the client computation: from the server's message and a
-                block (`clients`: int64 [n]; `first_place`: int64, the place in the
-                cohort of the first of them; `seed`: int32 [2], the block's own) to the
-                sums over the block's devices, tensors or lists of tensors by name.
-            largest: For each sum, the most that one client adds to a number of it,
-                where no number is negative: a secure sum, whose range is checked.
-                A power of two: a secure sum modulo it. None: a sum in the clear.
+                block (`clients`: int64 [n]; `first_place`: int64, the first one's
+                position in the cohort; `seed`: int32 [2], the block's own) to the sums
+                over the block's devices, tensors or lists of tensors by name.
+            largest: For each sum, a client's largest contribution to a number, none of
+                which is negative: a secure sum, whose range is checked. A power of two:
+                a secure sum modulo it. None: a sum in the clear.
             block_size: The most clients of a block, at least 1.
-            growing: Names of the message whose first dimension differs from round to
-                round.
+            growing: Names of message arrays whose first dimension differs between
+                rounds.
             masking: Masks of the sums; None for sums in the clear.
 
         Raises:
@@ -110,8 +109,8 @@ class BlockRound:
         open_sums = [name for name, most in largest.items() if most is None]
         if masking is not None and open_sums:
             raise ValueError(
-                f"secure_sum is 'masked': {', '.join(open_sums)} has no bound; nothing "
-                "can be masked that has none, such as an update that is not clipped"
+                f"secure_sum is 'masked': {', '.join(open_sums)} has no bound, and "
+                "only bounded values can be masked. Clip the updates, or use 'ideal'"
             )
         self._work = work
         self._masking = masking
@@ -135,7 +134,7 @@ class BlockRound:
         cohort: np.ndarray,
         stream: streams.Stream,
     ) -> Answer:
-        """Returns the sums over a cohort, and how many clients are in them.
+        """Returns the sums over a cohort, and the number of clients in them.
 
         Args:
             message: The server's message to every client: arrays, or lists of arrays,
@@ -183,7 +182,7 @@ class BlockRound:
 
         assert self._masking is not None
         sent = computation.type_signature.result.member
-        # Masks have a modulus of their own, with room for the sums of all.
+        # Masks have their own modulus, with room for the sum of all clients.
         largest = {
             name: most.largest if isinstance(most, PowerOfTwo) else most
             for name, most in self._largest.items()

@@ -1,9 +1,9 @@
 """States of a run as files: the last state, and those of finished repeats.
 
-A value becomes a tree that JSON can hold, and arrays by name (`encode`). What may be in
-it: dataclasses, tuples, lists and mappings with words as keys, of None, bool, int,
-float, str, bytes, enumerations and arrays of numbers. It is read with the types that
-the dataclasses declare (`decode`).
+A value becomes a tree that JSON can hold, and arrays by name (`encode`). It may hold
+dataclasses, tuples, lists and mappings with words as keys, of None, bool, int, float,
+str, bytes, enumerations and arrays of numbers. It is read with the types that the
+dataclasses declare (`decode`).
 """
 
 import collections
@@ -42,9 +42,12 @@ def encode(value: Any, arrays: dict[str, np.ndarray], path: str = "") -> Any:
         return {n: encode(getattr(value, n), arrays, _join(path, n)) for n in names}
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
-            raise TypeError(f"{path} is an array of objects, which cannot be saved")
+            raise TypeError(
+                f"{path} is an array of objects; a state can hold only arrays of "
+                "numbers"
+            )
         if path in arrays:
-            raise TypeError(f"{path} is there twice")
+            raise TypeError(f"{path} is a duplicate; names in a state have to differ")
         arrays[path] = value
         return path
     if isinstance(value, enum.Enum):
@@ -57,11 +60,14 @@ def encode(value: Any, arrays: dict[str, np.ndarray], path: str = "") -> Any:
         return value
     if isinstance(value, Mapping):
         if not all(isinstance(name, str) for name in value):
-            raise TypeError(f"{path} has keys that are no words")
+            raise TypeError(f"{path} has keys that are not strings; use strings")
         return {n: encode(v, arrays, _join(path, n)) for n, v in value.items()}
     if isinstance(value, list | tuple):
         return [encode(v, arrays, _join(path, i)) for i, v in enumerate(value)]
-    raise TypeError(f"{path} is a {type(value).__name__}, which cannot be saved")
+    raise TypeError(
+        f"{path} is a {type(value).__name__}, which cannot be saved; use plain "
+        "values, arrays and dataclasses"
+    )
 
 
 def decode(kind: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -78,7 +84,7 @@ def decode(kind: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     try:
         return _decode(kind, tree, arrays)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"what was saved is no {kind}: {error!r}") from error
+        raise ValueError(f"the saved value is not a {kind}: {error!r}") from error
 
 
 def _decode(kind: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
@@ -93,7 +99,8 @@ def _decode(kind: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
         names = [field.name for field in dataclasses.fields(kind)]
         if tree.keys() != set(names):
             raise ValueError(
-                f"{kind.__name__} has {sorted(names)}, what was saved {sorted(tree)}"
+                f"{kind.__name__} has {sorted(names)}; the saved value has "
+                f"{sorted(tree)}"
             )
         return kind(**{n: _decode(hints[n], tree[n], arrays) for n in names})
     if kind is np.ndarray or origin is np.ndarray:
@@ -113,7 +120,7 @@ def _decode(kind: Any, tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if kind in _PLAIN:
         allowed = (int, float) if kind is float else kind
         if not isinstance(tree, allowed):
-            raise TypeError(f"{tree!r} is no {kind.__name__}")
+            raise TypeError(f"{tree!r} is not a {kind.__name__}")
         return tree
     raise TypeError(f"{kind} cannot be read")
 
@@ -144,9 +151,9 @@ _TREE = "tree"
 
 
 def write(folder: run_files.RunFiles, name: str, value: Any) -> dict[str, str]:
-    """Writes a value: its arrays, and the rest of it as JSON, as a file of NumPy's.
+    """Writes a value as a NumPy file: its arrays, and the rest as JSON.
 
-    Arrays go to the file a part at a time: memory holds no other copy of them.
+    Arrays are written in parts, so memory holds no second copy.
 
     Returns:
         What `read` needs: the file's name and the SHA-256 of its contents.
@@ -161,10 +168,10 @@ def write(folder: run_files.RunFiles, name: str, value: Any) -> dict[str, str]:
 
 
 class _HashedFile(io.RawIOBase):
-    """A file that is written from front to back, and hashed on its way.
+    """A file that is written sequentially and hashed on the way.
 
     Attributes:
-        sha256: The hash of what was written.
+        sha256: Hash of the written bytes.
     """
 
     def __init__(self, file: BinaryIO):
@@ -189,13 +196,13 @@ def read(
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """Reads the contents of `write`, for `codec.decode`: a tree, and arrays.
 
-    Memory holds the arrays alone, without the file's bytes.
+    Memory holds only the arrays, not the file's bytes.
 
     Args:
         folder: Folder of the file.
         saved: Record, from `write`.
-        keep: Is given each array with its path in the value, before the next one is
-            read, and returns the array that is to be kept for it.
+        keep: Function that gets each array with its path in the value, before the next
+            one is read, and returns the array to keep instead.
 
     Raises:
         RunDirectoryError: If it is missing or damaged.
@@ -204,7 +211,7 @@ def read(
     try:
         with run_files.reading(path) as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != saved["sha256"]:
-                raise ValueError("its contents have another SHA-256 than was recorded")
+                raise ValueError("its SHA-256 is not the recorded one")
             file.seek(0)
             with np.load(file, allow_pickle=False) as entries:
                 tree = json.loads(entries[_TREE].tobytes())
@@ -238,8 +245,8 @@ def keep_last(
         folder: Folder of the files.
         pattern: The pattern of their names.
         keep: Number of files that stay, at least 1.
-        last: The name of the one that was just written; what a killed run wrote after
-            it goes, too. None where none was.
+        last: Name of the file that was just written; later files of a killed run are
+            deleted, too. None if there is none.
     """
     paths = sorted(folder.path.glob(pattern))
     ahead = [path for path in paths if last and path.name > last]

@@ -23,9 +23,9 @@ class Layout:
         """Reads a TFF type.
 
         Args:
-            result: The type of what a client's work returns: tensors or lists of
-                tensors, by name, of shapes that are known.
-            largest: For each, the most that a client adds to a number of it.
+            result: Type of the client work's result: tensors or lists of tensors, by
+                name, with known shapes.
+            largest: For each, a client's largest contribution to a number.
 
         Raises:
             ValueError: If a shape is not known, or numbers are no integers.
@@ -50,8 +50,8 @@ class Layout:
             part = np.concatenate([np.asarray(array).reshape(-1) for array in arrays])
             if part.min() < 0 or part.max() > most:
                 raise runtime.SecureSumError(
-                    f"masked sum: a contribution to {name} goes from {part.min()} to "
-                    f"{part.max()}; it has to be in [0, {most}]"
+                    f"masked sum: contributions to {name} are from {part.min()} to "
+                    f"{part.max()}; they have to be in [0, {most}]"
                 )
             parts.append(part)
         return np.concatenate(parts).astype(np.uint64)
@@ -81,7 +81,7 @@ class Layout:
         for part in parts:
             if None in part.shape or part.dtype != np.int64:
                 raise ValueError(
-                    f"{name} is {part}; it has to be int64 of a known shape, or it "
-                    "cannot be masked"
+                    f"{name} is {part}; it has to be int64 of a known shape to be "
+                    "masked"
                 )
         return parts

@@ -28,11 +28,10 @@ class Experiment(Generic[S]):
 
     Attributes:
         path: The run directory.
-        outcome: The last states, and the record of who was asked.
+        outcome: The last states, and the record of cohorts.
         statement: The privacy statement, from the record.
-        metrics: A row a round: the simulator's view.
-        summary: The summary on top of the page; None of a report that
-            says nothing. `print` it.
+        metrics: One row per round: the simulator's view.
+        summary: The page's summary, for `print`; None for a report without one.
     """
 
     path: str
@@ -77,10 +76,10 @@ def run_experiment(
         program: The program's name in `run.json`; by default the algorithm's class.
         flags: The program's flags, as `--name=value`, to be shown and repeated.
         facts: Further facts that a resumed run shares with its start.
-        resume: Whether to go on with the interrupted run that is there.
+        resume: Whether to continue the interrupted run there.
         seed: The public seed.
-        noise_key: The noise key of the noise; None for a new secret one, or, with
-            `resume`, the run's own.
+        noise_key: Key of the noise; None for a new secret one, or, with `resume`, the
+            run's own.
         repeats: Number of repeats.
         delta: The delta of the guarantees, in (0, 1).
         save_every: See `federated_hh.rounds.run.run`.
@@ -98,7 +97,7 @@ def run_experiment(
     kind = type(algorithm)
     program = program or f"{kind.__module__}:{kind.__qualname__}"
     freed_memory.forget()
-    # What cannot be stated is refused before anybody is asked.
+    # A run without a statement is refused before any client is asked.
     algorithm.plan.statement(None, delta, repeats=repeats)
     # Compared on resume, also in a run without flags.
     compared = steps.facts_of(algorithm) | {
@@ -139,7 +138,7 @@ def _write_default(
     outcome: run.Outcome[S],
     statement: statement_lib.PrivacyStatement,
 ) -> page.Summary:
-    # Most algorithms have a page of their own.
+    # Most algorithms have their own page.
     from federated_hh.reports import default_page
 
     tables: dict[str, list[pd.DataFrame]] = {}

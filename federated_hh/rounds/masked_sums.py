@@ -1,12 +1,12 @@
-"""A run's secure sums by the masking protocol, and what is said of them.
+"""A run's secure sums by the masking protocol, and their metrics and description.
 
     masking = MaskedSums(SecureSumOptions(secure_sum="masked", dropout_rate=0.05))
     algorithm = triehh.TrieHH(population, plan, alphabet, masking=masking)
     run.run(algorithm, directory, seed=1, observers=[masking.metrics])
 
-A `BlockRound` that has one asks each client for its own vector, and hands these to
-`add`. Contributions of clients who drop out are missing from the sum; the plan counts
-all who were asked.
+A `BlockRound` with one asks each client for its own vector, and passes these to `add`.
+The sum lacks the contributions of clients who drop out; the plan counts the whole
+cohort.
 """
 
 import dataclasses
@@ -28,13 +28,13 @@ from federated_hh.runtime.masking.messages import Step
 from federated_hh.runtime.worker import engine_options
 from federated_hh.runtime.worker.engine_options import SecureSumOptions
 
-# Of a cohort, who may drop out where nothing else is said.
+# The least share of a cohort that may drop out by default.
 _LEAST_TOLERATED = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
 class _Last:
-    """The last sum: its graph, who dropped out, and what came of it."""
+    """The last sum: its graph, its drop-outs and its outcome."""
 
     graph: graph.Graph
     gone: Mapping[int, Step]
@@ -69,7 +69,7 @@ class MaskedSums:
         """Returns the graph for a cohort.
 
         Raises:
-            ValueError: If it cannot withstand what the options say.
+            ValueError: If no graph withstands the options' drop-outs and collusion.
         """
         options = self.options
         tolerated = options.tolerated_dropout
@@ -92,7 +92,7 @@ class MaskedSums:
         )
 
     def check(self, num_clients: int, size: int, largest: int) -> None:
-        """Makes sure before a run that its sums can be masked.
+        """Checks before a run that its sums can be masked.
 
         Args:
             num_clients: The number of clients of a cohort.
@@ -100,9 +100,9 @@ class MaskedSums:
             largest: The most that one of them is; none is below 0.
 
         Raises:
-            ValueError: If no graph withstands what the options say, a round would take
-                longer than they allow or more memory than there is, or clients' own
-                vectors are not to be had from what computes.
+            ValueError: If no graph withstands the options' drop-outs and collusion, a
+                round would take longer than they allow or more memory than there is, or
+                the engine gives no single client's vector.
         """
         _check_engine()
         found = self.graph(num_clients)
@@ -116,19 +116,19 @@ class MaskedSums:
         mend = "take fewer clients or smaller vectors, or secure_sum 'ideal'"
         if minutes > self.options.most_minutes:
             raise ValueError(
-                f"{what}about {minutes:,.0f} minutes a round; most_minutes is "
+                f"{what}about {minutes:,.0f} minutes per round; most_minutes is "
                 f"{self.options.most_minutes:g}: raise it, {mend}"
             )
         available = memory.available_bytes()
         if available is not None and cost.num_bytes > available:
             raise ValueError(
-                f"{what}about {memory.readable(cost.num_bytes)} of memory, of which "
-                f"{memory.readable(available)} are left: {mend}"
+                f"{what}about {memory.readable(cost.num_bytes)} of memory, and "
+                f"{memory.readable(available)} are available: {mend}"
             )
         logging.info(
-            "Sums are masked: of %s clients each has %s neighbours, of whom any %s "
-            "open its secrets; %s may drop out and %s collude with the server. About "
-            "%.2g s a round.",
+            "Sums are masked: each of %s clients has %s neighbours, any %s of whom "
+            "can open its secrets; %s clients may drop out and %s may collude with "
+            "the server. About %.2g s per round.",
             f"{num_clients:,}",
             f"{found.neighbours:,}",
             f"{found.threshold:,}",
@@ -145,13 +145,13 @@ class MaskedSums:
         vectors: protocol.Vectors,
         stream: streams.Stream,
     ) -> protocol.Outcome:
-        """Sums the vectors of a cohort's clients, of whom some drop out.
+        """Sums the vectors of a cohort's clients, some of whom drop out.
 
         Args:
             num_clients: The number of clients of the cohort.
             size: Numbers of a vector.
             largest: The most that one of them is; none is below 0.
-            vectors: The vectors of places in the cohort; see `protocol`.
+            vectors: The vectors of positions in the cohort; see `protocol`.
             stream: The stream of the round.
 
         Raises:
@@ -235,7 +235,7 @@ def facts(masking: MaskedSums | None) -> dict[str, Any]:
 
 
 def observers(masking: MaskedSums | None) -> list[run.Observer]:
-    """Returns the observers of the masks' metrics, where there are masks."""
+    """Returns the observers of the masks' metrics; none without masks."""
     return [] if masking is None else [masking.metrics]
 
 
@@ -279,7 +279,7 @@ def modulus_bits(num_clients: int, largest: int) -> int:
 
 
 def _check_engine() -> None:
-    """Raises `ValueError` where what computes gives sums alone."""
+    """Raises `ValueError` if the engine gives only sums of clients."""
     chosen = engine_options.chosen()
     of_worker = chosen.runtime.runtime is engine_options.Runtime.WORKER
     if chosen.engine.engine is engine_options.Engine.EMBEDDED and of_worker:
@@ -287,8 +287,8 @@ def _check_engine() -> None:
     raise ValueError(
         f"engine is {chosen.engine.engine.value!r} and runtime "
         f"{chosen.runtime.runtime.value!r}; with secure_sum 'masked' they have to be "
-        "'embedded' and 'worker': all others give sums of clients, and masks need "
-        "each client's own vector"
+        "'embedded' and 'worker', because masks need each client's own vector and "
+        "the others give only sums"
     )
 
 

@@ -1,7 +1,7 @@
 """The record of queries and cohorts, written before anybody is asked.
 
-One line a round, appended and on disk before its clients are asked. A run that goes on
-asks the same rounds again, of the same clients by the same code, or not at all.
+One line per round, appended and on disk before its clients are asked. A resumed run
+repeats the same rounds with the same clients and code, or not at all.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ class RoundRecord:
         self.path = folder.path / FILE
         self.rounds: list[realised.Round] = []
         self._ahead: list[realised.Round] = []
-        # Of the first rounds, by how many they are.
+        # `_digests[n]` is the digest of the first n rounds.
         self._sha256 = hashlib.sha256()
         self._digests = [self._sha256.hexdigest()]
         if not self.path.exists():
@@ -45,7 +45,7 @@ class RoundRecord:
         contents = run_files.read_bytes(self.path)
         whole = contents[: contents.rfind(b"\n") + 1]
         if whole != contents:
-            # Of a line that is not whole nobody was asked.
+            # For an incomplete line, nobody was asked.
             os.truncate(self.path, len(whole))
         try:
             self._ahead = [
@@ -73,45 +73,43 @@ class RoundRecord:
                 self._take(found)
             self._ahead = self._ahead[count:]
         if len(self.rounds) != count or self.digest(count) != digest:
-            raise self._damaged(f"the checkpoint is of {count} other rounds")
+            raise self._damaged(f"the checkpoint belongs to {count} other rounds")
 
     def check_code(self, code: str) -> None:
         """Checks that the resumed run is the original run.
 
-        Clients who are asked again have to send what they sent, and rounds that are
-        computed again must not have the noise of a round that other code computed.
+        Clients who are asked again have to send the same reports, and repeated rounds
+        must not reuse the noise of a round that other code computed.
 
         Raises:
-            RecordError: If something else asked before.
+            RecordError: If other code, or another plan, data or seed, asked before.
         """
         for found in (*self.rounds[-1:], *self._ahead):
             if found.code != code:
                 raise RecordError(
                     f"{self.path}: round {found.number} of repeat {found.repeat + 1} "
-                    "was asked by other versions of this code or its packages, or with "
-                    f"another plan, data or seed (hash {found.code}, now {code}). "
-                    "Continue with those, or begin a new run"
+                    "was asked with other code, packages, plan, data or seed (hash "
+                    f"{found.code}, now {code}). Restore them, or begin a new run"
                 )
 
     def check_done(self) -> None:
-        """Makes sure that all rounds on file are of the run that ends.
+        """Checks that all recorded rounds belong to the finished run.
 
         Raises:
-            RecordError: If clients were asked in rounds that it did not come to.
+            RecordError: If clients were asked in rounds after its last one.
         """
         if self._ahead:
             raise RecordError(
-                f"{self.path} has {len(self._ahead)} more rounds than the run came to "
-                "when it went on: other clients were asked than the statement would "
-                "say. Begin a new run"
+                f"{self.path} has {len(self._ahead)} rounds after the last round of "
+                "the resumed run, so the statement would omit clients who were "
+                "asked. Begin a new run"
             )
 
     def add(self, asked: realised.Round) -> None:
-        """Writes down a round that is about to be asked.
+        """Records a round before its clients are asked.
 
         Raises:
-            RecordError: If another one was written down in its place, or it cannot be
-                written.
+            RecordError: If another cohort is recorded for it, or it cannot be written.
         """
         if self._ahead:
             found = self._ahead.pop(0)
@@ -132,8 +130,8 @@ class RoundRecord:
                     atomic_files.sync(self.path.parent)
             except OSError as error:
                 raise RecordError(
-                    f"{self.path} cannot be written: {error.strerror}. Nobody was "
-                    "asked. Mend that and continue with --resume"
+                    f"{self.path} cannot be written: {error.strerror}. No client was "
+                    "asked. Fix this and continue with --resume"
                 ) from error
         self._take(asked)
 
@@ -152,8 +150,8 @@ class RoundRecord:
 class FailedSums:
     """The number of failed attempts at each round: `simulator/failed_sums`.
 
-    Nothing of such a sum was released. The same clients are asked again, with random
-    numbers of their own for every attempt.
+    Nothing of such a sum was released. The same clients are asked again, with new
+    random numbers for every attempt.
     """
 
     def __init__(self, folder: run_files.RunFiles):

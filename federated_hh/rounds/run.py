@@ -29,7 +29,7 @@ S = TypeVar("S")
 _CHECKPOINT = "checkpoint-{:09d}.npz"
 # Seconds of rounds that share a line of the log, after the first repeat.
 _QUIET_SECONDS = 5
-# What stays of a finished repeat.
+# The parts of a finished repeat's state that are kept.
 _KEPT = ("state", "sampler_state")
 
 
@@ -89,8 +89,8 @@ def run(
 
     A round's cohort is recorded before its clients are asked, and the state after the
     round is saved. A directory with a checkpoint is resumed from it, with the same
-    result as without the interruption: rounds after the checkpoint are asked again, of
-    the same clients and with the same random numbers.
+    result as without the interruption: rounds after the checkpoint are repeated, with
+    the same clients and random numbers.
 
     Args:
         algorithm: The algorithm.
@@ -98,7 +98,7 @@ def run(
             the run's.
         seed: The public seed, of cohorts that need not be secret.
         repeats: Number of repeats, at least 1; each has its own cohorts and noise.
-        delta: Delta of the privacy in the metrics, where the plan's theorem has one.
+        delta: Delta of the epsilon in the metrics, if the plan's theorem has one.
         save_every: Rounds between checkpoints, at least 1.
         keep: Number of checkpoints that stay, at least 1.
         observers: Sources of metrics from ground truth.
@@ -156,7 +156,7 @@ class _Loop(Generic[S]):
             ):
                 while len(self._finished) < self._repeats:
                     stops.check()
-                    # Only what runs the rounds holds where they began.
+                    # No name here for the initial state, so that it can be freed.
                     self._finish(
                         self._rounds(
                             restored.pop()
@@ -225,7 +225,10 @@ class _Loop(Generic[S]):
             **self._spent(step.progress),
         }
         if step.metrics.keys() & {"repeat", "round"}:
-            raise ValueError("metrics of an algorithm cannot be named repeat or round")
+            raise ValueError(
+                "an algorithm's metric is named 'repeat' or 'round', which are "
+                "reserved; rename it"
+            )
         self._add_metrics(released, truth, time.perf_counter() - start, seen.is_last)
         return step.progress, following
 
@@ -237,14 +240,14 @@ class _Loop(Generic[S]):
         try:
             return self._steps.ask(progress, query, cohort, self._failed.count(*asked))
         except RuntimeError as error:
-            # Imported for this: what has no masks loads nothing of theirs.
+            # Imported here, so that runs without masks do not load the protocol.
             from federated_hh.runtime.masking import messages
 
             if not isinstance(error, messages.MaskedSumError):
                 raise
             self._failed.add(*asked)
             raise messages.MaskedSumError(
-                f"{error}. --resume asks the same clients once more, with other keys"
+                f"{error}. --resume asks the same clients again, with new keys"
             ) from error
 
     def _spent(self, progress: steps.Progress[S]) -> Mapping[str, float | int]:
@@ -289,7 +292,7 @@ class _Loop(Generic[S]):
         )
 
     def _finish(self, progress: steps.Progress[S]) -> None:
-        """Writes the end of a repeat to its own file."""
+        """Writes a repeat's final state to its own file."""
         self._finished.append(
             checkpoints.write(
                 self._directory.simulator,
@@ -332,8 +335,8 @@ class _Loop(Generic[S]):
             return None
         if checkpoint["asks"] != self._asks:
             raise record.RecordError(
-                f"{self._directory.path}: the run began with another plan, data or "
-                "seed; restore them, or begin a new run"
+                f"{self._directory.path}: the run has another plan, data or seed than "
+                "when it began; restore them, or begin a new run"
             )
         self._record.take_over(checkpoint["rounds"], checkpoint["record"])
         folder = self._directory.simulator.path

@@ -104,18 +104,19 @@ class DisjointCohorts(_Cohorts, plan.Sampler[Participants]):
         first = number * self.cohort_size
         if first + self.cohort_size > self.num_clients:
             raise ValueError(
-                f"round {number + 1}: {number + 1:,} cohorts of "
-                f"{self.cohort_size:,} clients, none in two of them, need "
-                f"{first + self.cohort_size:,} clients; the population has "
-                f"{self.num_clients:,}"
+                f"round {number + 1}: {number + 1:,} disjoint cohorts of "
+                f"{self.cohort_size:,} clients need {first + self.cohort_size:,} "
+                f"clients; the population has {self.num_clients:,}. Lower the cohort "
+                "size or the number of rounds"
             )
         order = _order(self.num_clients, stream)
         cohort = np.sort(order[first : first + self.cohort_size])
         twice = cohort[state.took_part[cohort]]
         if twice.size or state.cohorts != number:
             raise ClientTakesPartTwiceError(
-                f"round {number + 1}: {state.cohorts} cohorts took part before, and "
-                f"{twice.size:,} of its clients did so"
+                f"round {number + 1}: {state.cohorts} cohorts took part before, with "
+                f"{twice.size:,} of this round's clients; each client may take part "
+                "once"
             )
         took_part = state.took_part.copy()
         took_part[cohort] = True

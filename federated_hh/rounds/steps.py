@@ -246,7 +246,10 @@ class Steps(Generic[S]):
                 f"[{sampler.cohort_size}]"
             )
         if np.any(np.diff(cohort) <= 0):
-            raise ValueError("cohort has a client twice, or is not ascending")
+            raise ValueError(
+                "cohort has a duplicate client, or is not sorted; it has to be "
+                "strictly increasing"
+            )
         if cohort[0] < 0 or cohort[-1] >= sampler.num_clients:
             raise ValueError(
                 f"cohort has clients from {cohort[0]} to {cohort[-1]}; they have to be "
@@ -258,9 +261,9 @@ class Steps(Generic[S]):
 
 
 # Large arrays are spilled to disk until the next round needs them: a noise tree has two
-# vectors a node, each as large as the model, over hundreds of rounds more than
-# everything else in memory. Their file has no name and is deleted with the last array
-# that uses it, so a killed run leaves nothing behind.
+# vectors per node, each as large as the model, which over hundreds of rounds is more
+# than everything else in memory. Their file has no name and is deleted with the last
+# array that uses it, so a killed run leaves nothing behind.
 T = TypeVar("T")
 _LEAST_BYTES = 1 << 20
 _ALIGNMENT = 64
@@ -293,7 +296,7 @@ def spilled(value: T, folder: run_files.RunFiles) -> T:
             offsets[name] = file.seek(-file.tell() % _ALIGNMENT, 1)
             file.write(array.data.cast("B"))
         file.flush()
-        # Private: some file systems of users' own take no shared mapping.
+        # Private: some user-space file systems support no shared mapping.
         mapped = mmap.mmap(
             file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ
         )

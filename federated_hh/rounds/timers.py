@@ -2,10 +2,9 @@
 
 The simulated clock of a cross-device system (Bonawitz et al. 2019; Xu et al. 2023,
 Section 2.2). A device is available while it charges and is idle. Once picked, it has to
-wait until its timer has run out. How often (MaxP) and how soon again (MinS) a client
-takes part is counted for each client in a `participation_table.ParticipationTable`,
-which says how both are counted; where limits are set, a client that would break one is
-not admitted.
+wait until its timer has run out. Each client's number of participations (MaxP) and the
+rounds between them (MinS) are in a `participation_table.ParticipationTable`, which
+defines both. If limits are set, a client that would break one is not admitted.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ from federated_hh.randomness import identities, streams
 
 _HOUR = 3600
 _DAY = 24 * _HOUR
-# Devices come and go; the server looks again after this long.
+# Availability changes; the server looks again after this time.
 _SECONDS_BETWEEN_LOOKS = 600
 # Of a sampler's numbers. Rounds are counted with 32 bits, hours are at most ten years
 # and a round takes a week at most: more means nothing in a simulated day.
@@ -55,8 +54,8 @@ class DiurnalAvailability:
     unmetered network with probability `idle_share`. The defaults make four times as
     many devices available at night as by day, as Bonawitz et al. 2019, Section 9,
     report for a population of one country. Each device and day (from noon to noon) has
-    one uniform number that is compared with the curve, so that a device that charges
-    does so for hours on end; idleness is drawn again every ten minutes.
+    one uniform number that is compared with the curve, so a charging device keeps
+    charging for hours; idleness is drawn again every ten minutes.
 
     Attributes:
         mean_charging: Share of the devices that charge, averaged over a day; in (0, 1].
@@ -74,8 +73,8 @@ class DiurnalAvailability:
         most = min(self.mean_charging, 1 - self.mean_charging)
         if not 0 <= self.amplitude <= most:
             raise ValueError(
-                f"amplitude is {self.amplitude}; it has to be in [0, {most:g}] where "
-                f"mean_charging is {self.mean_charging}."
+                f"amplitude is {self.amplitude}; it has to be in [0, {most:g}] for a "
+                f"mean_charging of {self.mean_charging}."
             )
 
     @property
@@ -144,24 +143,24 @@ class Timers(plan.Sampler[Participation]):
     """A sampler that simulates timers and availability.
 
     Whenever enough clients are available, a uniform sample of them is picked; each
-    drops out on its own; of those that report, the first `cohort_size` (in an order
+    drops out independently; of those that report, the first `cohort_size` (in an order
     drawn uniformly) are summed, and the others' updates are not used. If too few
     report, the round has failed, nothing of it is used, and the server tries again. A
     client's timer starts whenever it was picked.
 
     Attributes:
         num_clients: Clients of the population, numbered from 0.
-        cohort_size: The report goal: updates that a round sums up, no more and no
-            fewer; at least 1.
+        cohort_size: The report goal: exact number of updates in a round's sum; at least
+            1.
         num_rounds: Rounds of the run, at least 1.
-        over_selection: Clients picked for each that is needed, 1 to 1000.
-        drop_out: Probability that a client that was picked does not report, in [0, 1).
+        over_selection: Clients picked per needed report, 1 to 1000.
+        drop_out: Probability that a picked client does not report, in [0, 1).
         timer_hours: Hours after being picked during which a client is not picked
             again; at least 0.
         round_minutes: Length of a round, successful or not; at least 1.
         min_separation: MinS that is enforced, at least 0; None: only measured.
         max_participation: MaxP that is enforced, at least 1; None: only measured.
-        max_wait_hours: After how long without a round the run stops; at least 1.
+        max_wait_hours: Hours without a round after which the run stops; at least 1.
         availability: Available clients; None for all, always.
     """
 
@@ -200,12 +199,12 @@ class Timers(plan.Sampler[Participation]):
         if separation * self.cohort_size + self.num_picked > self.num_clients:
             most = (self.num_clients - self.num_picked) // self.cohort_size
             raise ValueError(
-                f"min_separation is {self.min_separation}: after {separation:,} rounds "
-                f"of {self.cohort_size:,} clients, another {self.num_picked:,} have to "
-                f"be left of the population's {self.num_clients:,}. It can be at most "
-                f"{most:,}."
+                f"min_separation is {self.min_separation}: after {separation:,} "
+                f"rounds of {self.cohort_size:,} clients, the population's "
+                f"{self.num_clients:,} clients have to leave another "
+                f"{self.num_picked:,}. It can be at most {most:,}."
             )
-        # The last round picks its clients of those who have a participation left.
+        # The last round picks from the clients with a remaining participation.
         needed = (self.num_rounds - 1) * self.cohort_size + self.num_picked
         if (self.max_participation or needed) * self.num_clients < needed:
             raise ValueError(
@@ -222,7 +221,7 @@ class Timers(plan.Sampler[Participation]):
         return math.ceil(self.cohort_size * self.over_selection)
 
     def limits(self, num_rounds: int) -> plan.Limits:
-        """Returns the limits that are enforced, and what follows from them."""
+        """Returns the enforced limits and their consequences."""
         separation = min(self.min_separation or 0, num_rounds - 1)
         possible = tree_aggregation.largest_participation(num_rounds, separation)
         return plan.Limits(
@@ -297,10 +296,10 @@ class Timers(plan.Sampler[Participation]):
                 after = Participation(table, ready_at, now, attempts)
                 return plan.Draw(cohort, after, _metrics(state, after, began))
         raise ReportGoalNotMetError(
-            f"round {number}: for {self.max_wait_hours} simulated hours, of "
-            f"{np.count_nonzero(may):,} clients that MinS and MaxP admit at most "
-            f"{most:,} were available with their timer run out, and "
-            f"{attempts - state.attempts} rounds failed for want of reports; a round "
+            f"round {number}: {np.count_nonzero(may):,} clients satisfy MinS and "
+            f"MaxP. Within {self.max_wait_hours} simulated hours at most {most:,} of "
+            "them were available with an expired timer, and "
+            f"{attempts - state.attempts} rounds failed with too few reports; a round "
             f"picks {self.num_picked:,} and needs {self.cohort_size:,}. Lower the "
             f"report goal or the timer ({self.timer_hours} h), or raise the "
             f"over-selection ({self.over_selection:g}) where many drop out."

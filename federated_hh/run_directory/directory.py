@@ -8,10 +8,10 @@
                           scores, checkpoints, the data's fingerprint
     secret/               the key of the run's noise
 
-A file of results goes to `released` or to `simulator`; there is no third way to write
-one. Every file appears under its name only when it is whole, and `run.json` says
-"complete" only when all of them are there. One process at a time works in a run
-directory, and no run writes into another's.
+A result file goes to `released` or to `simulator`; there is no third way to write one.
+Every file gets its name only when it is complete, and `run.json` says "complete" only
+when all files are there. One process at a time works in a run directory, and no run
+writes into another's.
 """
 
 import fcntl
@@ -57,7 +57,7 @@ class Statement(Protocol):
         """Returns it for people."""
 
     def headline(self) -> str:
-        """Returns the line that says what is guaranteed."""
+        """Returns the guarantee as one line."""
 
     def guarantee_rows(self) -> list[dict[str, str]]:
         """Returns a row for each guarantee."""
@@ -82,7 +82,7 @@ def begin_or_resume(
 
     Args:
         path: The directory.
-        resume: Whether to go on with the run that is there.
+        resume: Whether to continue the run there.
         program: The program's name.
         flags: All flags that decide a result; a resumed run has its own.
         facts: Further facts that a resumed run shares with its start.
@@ -144,7 +144,7 @@ class RunDirectory:
                 f"--output_dir={path} holds a run of {run['program']} of "
                 f"{run['started']}; {hint}, or choose another directory"
             )
-        # What a run leaves that is killed before its record is whole.
+        # Files of a run that was killed before its record was complete.
         left = (f".{run_record.RUN_FILE}.", _SIMULATOR_DIR, _SECRET_DIR)
         if path.exists() and (
             not path.is_dir()
@@ -184,11 +184,11 @@ class RunDirectory:
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(
-                f"--output_dir={path} cannot be made: {error.strerror}"
+                f"--output_dir={path} cannot be created: {error.strerror}"
             ) from error
         lock = _lock(path)
         try:
-            cls.check_free(path)  # again, now that nobody else can begin one here
+            cls.check_free(path)  # again, under the lock
             run = run_record.new(program, flags, facts, noise_key)
             directory = cls(path, lock, run, noise_key)
             directory._write_beginning(facts)
@@ -198,7 +198,7 @@ class RunDirectory:
         return directory
 
     def _write_beginning(self, facts: Mapping[str, Any]) -> None:
-        """Writes what a run begins with; with `run.json` there, it has begun."""
+        """Writes the initial files; with `run.json` the run has begun."""
         try:
             self.noise_key.write(self.path / run_record.KEY_FILE)
         except OSError as error:
@@ -264,15 +264,15 @@ class RunDirectory:
             self._lock = -1
 
     def part(self, name: str) -> Self:
-        """Returns a directory within this one, for a run that consists of several.
+        """Returns a subdirectory, for a run that consists of several.
 
-        It has a checkpoint and metrics of its own. `close` it before this one.
+        It has its own checkpoint and metrics. `close` it before this one.
 
         Args:
-            name: The name of the directory, made if it is not there.
+            name: Name of the subdirectory, created if it is missing.
 
         Raises:
-            RunDirectoryError: If it cannot be made.
+            RunDirectoryError: If it cannot be created.
         """
         record = {**self._run, "part": name}
         part = type(self)(self.path / name, -1, record, self.noise_key)
@@ -309,9 +309,8 @@ class RunDirectory:
         run, checkpoint = read_checkpoint(file)
         if run != self._identity():
             raise RunDirectoryError(
-                f"{file} is of a run with other flags, data or noise key than "
-                f"{run_record.RUN_FILE} says; restore what the run began with, or "
-                "begin a new run"
+                f"{file} belongs to a run with other flags, data or noise key than "
+                f"{run_record.RUN_FILE}; restore the original file, or begin a new run"
             )
         # TensorBoard may know of a round that the checkpoint does not, or not of its
         # last one.
@@ -324,8 +323,8 @@ class RunDirectory:
 
         Args:
             step: The round, TensorBoard's step.
-            metrics: The metrics of the round; the same names in every round. With
-                `repeat` among the released ones, each repeat has a curve of its own.
+            metrics: The metrics of the round; the same names in every round. If
+                `repeat` is among the released ones, each repeat has its own curve.
 
         Raises:
             RunDirectoryError: If TensorBoard's file cannot be written.
@@ -352,7 +351,7 @@ class RunDirectory:
     def write_report(self, page: str) -> pathlib.Path:
         """Writes `report.html`, which shows released results and ground truth.
 
-        Every privacy statement names it under what is not counted.
+        Every privacy statement names it under *Not counted*.
 
         Returns:
             Where it is.
@@ -362,7 +361,7 @@ class RunDirectory:
 
     def complete(self) -> None:
         """Marks the run as complete; the last thing a run does."""
-        self._write_metrics()  # a kill may have come between checkpoint and metrics
+        self._write_metrics()  # a kill may have come after the checkpoint
         statement = self.path / run_record.STATEMENT_FILE
         if statement.exists():
             digest = hashlib.sha256(run_files.read_bytes(statement)).hexdigest()
@@ -396,13 +395,13 @@ def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
         run, digest = envelope["run"], envelope["sha256"]
     except (KeyError, TypeError) as error:
         raise RunDirectoryError(
-            f"{file} is damaged: it does not begin as a checkpoint. Restore it, or "
-            "begin a new run"
+            f"{file} is damaged: it does not start with a checkpoint's header. "
+            "Restore it, or begin a new run"
         ) from error
     if digest != hashlib.sha256(body).hexdigest():
         raise RunDirectoryError(
-            f"{file} is damaged: its contents have another SHA-256 than it says. "
-            "Restore it, or begin a new run"
+            f"{file} is damaged: its SHA-256 is not the recorded one. Restore it, or "
+            "begin a new run"
         )
     return run, run_files.parse_json(file, body)
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from federated_hh.files import atomic_files, tables
 
-_POINT = ("repeat", "round")  # what a point is of: no curves of their own
+_POINT = ("repeat", "round")  # coordinates of a point, which have no curves
 
 
 class RunDirectoryError(RuntimeError):
@@ -43,8 +43,8 @@ class RunFiles:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(
-                f"{self.path} cannot be made: {error.strerror}. Mend that and continue "
-                "with --resume"
+                f"{self.path} cannot be created: {error.strerror}. Fix this and "
+                "continue with --resume"
             ) from error
 
     def write_bytes(self, name: str, contents: bytes | memoryview) -> None:
@@ -71,8 +71,8 @@ class RunFiles:
                 yield file
         except OSError as error:
             raise RunDirectoryError(
-                f"{self.path / name} cannot be written: {error.strerror}; what was "
-                "there stays. Mend that and continue with --resume"
+                f"{self.path / name} cannot be written: {error.strerror}; the old "
+                "file is kept. Fix this and continue with --resume"
             ) from error
 
     @contextlib.contextmanager
@@ -90,8 +90,8 @@ class RunFiles:
                 yield file
         except OSError as error:
             raise RunDirectoryError(
-                f"{self.path} cannot hold what is kept until the next round: "
-                f"{error.strerror}. Mend that and continue with --resume"
+                f"{self.path} cannot hold the state between rounds: {error.strerror}. "
+                "Fix this and continue with --resume"
             ) from error
 
     def write_text(self, name: str, text: str) -> None:
@@ -152,8 +152,8 @@ def parse_json(path: str | os.PathLike[str], contents: bytes) -> Any:
         return json.loads(contents)
     except (ValueError, RecursionError) as error:
         raise RunDirectoryError(
-            f"{path} is damaged, it is not readable as JSON: {error}. Restore it, or "
-            "begin a new run"
+            f"{path} is damaged, it is not valid JSON: {error}. Restore it, or begin "
+            "a new run"
         ) from error
 
 
@@ -177,7 +177,10 @@ class RoundMetrics:
     def __post_init__(self):
         for name in self.released:
             if name in self.simulator:
-                raise ValueError(f"{name} is in both parts: released and simulator")
+                raise ValueError(
+                    f"metric {name!r} is in both the released and the simulator's "
+                    "part; rename one"
+                )
         for part in ("released", "simulator"):
             copy = types.MappingProxyType(dict(getattr(self, part)))
             object.__setattr__(self, part, copy)
@@ -190,12 +193,12 @@ class RoundMetrics:
 class EventFiles:
     """Writes the files that TensorBoard reads; `close` it when done.
 
-    Each repeat has a folder, so a curve of its own. All have the same tags,
-    `released/<name>` and `simulator/<name>`; TensorBoard draws the folders' points of a
-    tag in one chart. A point's step is its round.
+    Each repeat has its own folder, and so its own curve. All have the same tags,
+    `released/<name>` and `simulator/<name>`; TensorBoard draws a tag's points of all
+    folders in one chart. A point's step is its round.
 
     Args:
-        path: The folder that TensorBoard is to be given, made with the first point.
+        path: The folder to give to TensorBoard, created with the first point.
     """
 
     def __init__(self, path: pathlib.Path):
@@ -232,7 +235,7 @@ class EventFiles:
             self._writer.flush()
         except tf.errors.OpError as error:
             raise RunDirectoryError(
-                f"{folder} cannot be written: {error.message}. Mend that and continue "
+                f"{folder} cannot be written: {error.message}. Fix this and continue "
                 "with --resume"
             ) from error
 

@@ -17,9 +17,9 @@ from federated_hh.run_directory import files as run_files
 RUN_FILE = "run.json"
 FLAGS_FILE = "flags.txt"
 STATEMENT_FILE = "privacy.json"
-# The data's fingerprint among them: what only the simulator knows.
+# Facts that only the simulator knows, such as the data's fingerprint.
 FACTS_FILE = "simulator/facts.json"
-# In a folder of its own that only the user can enter.
+# In its own folder, which only the user can enter.
 KEY_FILE = "secret/noise_key"
 _SCHEMA_VERSION = 4
 _FIELDS = {
@@ -87,12 +87,12 @@ def read(path: str | os.PathLike[str]) -> Run:
     if found != _SCHEMA_VERSION:
         raise run_files.RunDirectoryError(
             f"{file}: schema_version is {found!r}, this program reads "
-            f"{_SCHEMA_VERSION}; is it the file of another program or version?"
+            f"{_SCHEMA_VERSION}. Give a run of this program and version"
         )
     missing = _FIELDS - run.keys()
     if missing:
         raise run_files.RunDirectoryError(
-            f"{file} is damaged: it has no {sorted(missing)}"
+            f"{file} is damaged: it lacks {', '.join(sorted(missing))}"
         )
     return run
 
@@ -100,8 +100,8 @@ def read(path: str | os.PathLike[str]) -> Run:
 def flagfile(flags: Sequence[str]) -> str:
     """Returns flags as the text of a flagfile.
 
-    A flagfile is read line by line, without the blanks around a line: what does not
-    survive that is written as a remark.
+    A flagfile is read line by line, without surrounding blanks. A flag that would not
+    survive this is written as a comment.
     """
     lines = [
         flag if flag == flag.strip() and flag.isprintable() else f"# {flag!r}"
@@ -114,14 +114,14 @@ def flags_of(path: str | os.PathLike[str]) -> list[str]:
     """Returns the flags that a run began with, as `--name=value`.
 
     Raises:
-        RunDirectoryError: If there is no run at `path`, or its record or its flags
-            file is not what it began with.
+        RunDirectoryError: If there is no run at `path`, or its record or flags file has
+            changed since.
     """
     run = read(path)
     if _digest(run["flags"]) != run["flags_sha256"]:
         raise run_files.RunDirectoryError(
-            f"{pathlib.Path(path) / RUN_FILE}: its flags are not what the run began "
-            "with: what was asked of clients already was asked with those. Restore the "
+            f"{pathlib.Path(path) / RUN_FILE}: its flags changed after the run began, "
+            "and clients have already been asked with the original ones. Restore the "
             "file, or begin a new run"
         )
     file = pathlib.Path(path) / FLAGS_FILE
@@ -129,8 +129,8 @@ def flags_of(path: str | os.PathLike[str]) -> list[str]:
         run_files.RunFiles(file.parent).write_text(file.name, flagfile(run["flags"]))
     if run_files.read_bytes(file) != flagfile(run["flags"]).encode():
         raise run_files.RunDirectoryError(
-            f"{file} is not what the run began with ({RUN_FILE} has that): what was "
-            "asked of clients already was asked with those flags. Restore the file, or "
+            f"{file} differs from the flags that the run began with (see {RUN_FILE}), "
+            "and clients have already been asked with those. Restore the file, or "
             "begin a new run"
         )
     return run["flags"]
@@ -141,7 +141,7 @@ def noise_key_of(path: str | os.PathLike[str]) -> noise_keys.NoiseKey:
 
     Raises:
         RunDirectoryError: If there is no run at `path`.
-        NoiseKeyError: If its key is missing, or another one than it began with.
+        NoiseKeyError: If its key is missing or has changed.
     """
     recorded = read(path)["noise_key"]
     file = pathlib.Path(path) / KEY_FILE
@@ -187,20 +187,20 @@ def check_same(
         or _digest_of_facts(began, noise_key) != run["facts"]
     ):
         raise run_files.RunDirectoryError(
-            f"{file} is not what the run began with; restore it, or begin a new run"
+            f"{file} changed after the run began; restore it, or begin a new run"
         )
     for name in sorted(began.keys() | facts.keys()):
-        # As text: what was read has lists for tuples, and nan is equal to nothing.
+        # As text: the file has lists for tuples, and nan is not equal to itself.
         if _text(began.get(name)) != _text(facts.get(name)):
             raise run_files.RunDirectoryError(
                 f"--output_dir={path}: the run began with {name} = "
-                f"{began.get(name)!r}, now it is {facts.get(name)!r}; restore what it "
-                "began with, or begin a new run"
+                f"{began.get(name)!r}, and it is now {facts.get(name)!r}; restore the "
+                "original, or begin a new run"
             )
 
 
 def identity(run: Run) -> str:
-    """Returns a hash of all that decides a run's results, but for the code.
+    """Returns a hash of everything that decides a run's results, except the code.
 
     Args:
         run: Its record.
@@ -213,7 +213,7 @@ def identity(run: Run) -> str:
 
 
 def _digest_of_facts(facts: Mapping[str, Any], noise_key: noise_keys.NoiseKey) -> str:
-    """Returns a keyed hash: `run.json` tells nobody what the data are."""
+    """Returns a keyed hash, so `run.json` reveals nothing about the data."""
     text = _text(dict(facts))
     return hmac.new(noise_key.to_bytes(), text.encode(), "sha256").hexdigest()
 

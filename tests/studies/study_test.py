@@ -216,7 +216,8 @@ class StudyTest(absltest.TestCase):
             self.perform(counting, "other")
         counting.data = {"numbers": "4567"}
         with self.assertRaisesRegex(
-            run_directory.RunDirectoryError, "numbers = '0123abcd', now it is '4567'"
+            run_directory.RunDirectoryError,
+            "numbers = '0123abcd', and it is now '4567'",
         ):
             self.perform(counting, "other", resume=True)
 

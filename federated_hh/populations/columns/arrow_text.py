@@ -1,7 +1,6 @@
 """Moves text between Arrow and Python.
 
-Arrow's own ways import pandas first, which costs a quarter of a second and 40 MB in a
-program that has no table.
+Arrow's own functions import pandas first, which costs a quarter of a second and 40 MB.
 """
 
 import itertools

@@ -33,9 +33,9 @@ def _sorted(keys: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         int64 [n]: their positions in that order; and the numbers in it.
     """
-    # NumPy sorts 16-bit numbers digit by digit, in time that is linear: several times
-    # faster than to compare longer ones. So those are sorted by one such part after the
-    # other, the lowest first.
+    # NumPy sorts 16-bit numbers by radix, in linear time: several times faster than by
+    # comparison. So longer numbers are sorted by one 16-bit part after another, the
+    # lowest first.
     order = np.argsort(keys.astype(np.uint16), kind="stable")
     keys = keys[order]
     for shift in range(16, bits, 16):

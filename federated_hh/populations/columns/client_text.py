@@ -11,7 +11,7 @@ into memory without reading or copying them:
     client_ids.arrow      the clients' names
     population.json       sizes, origin and fingerprint; written last
 
-A client's sentences stand in the order of its data. A client may have none; a sentence
+A client's sentences are in the order of its data. A client may have none; a sentence
 has at least one token. Beginning, end and padding are not stored.
 """
 
@@ -50,7 +50,7 @@ class ClientText(raw_columns.ColumnStore):
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Self:
-        """Opens a directory after checking that it is whole.
+        """Opens a directory after checking that it is complete.
 
         Args:
             directory: Directory that `write` or `from_rows` made.
@@ -113,7 +113,7 @@ class ClientText(raw_columns.ColumnStore):
         rows = list(rows)
         ids = [client_id for client_id, _ in rows]
         if len(set(ids)) < len(ids):
-            raise ValueError("rows: a client id comes twice.")
+            raise ValueError("rows: a client id is a duplicate; ids have to differ.")
         with (
             new_text(directory) as partial,
             contextlib.closing(ClientTextWriter(partial)) as writer,
@@ -139,7 +139,7 @@ class ClientText(raw_columns.ColumnStore):
 
     @property
     def keeps_empty_clients(self) -> bool:
-        """Whether clients without sentences stay in; False where that is not known."""
+        """Whether clients without sentences are kept; False if unknown."""
         return self.metadata.get("empty_clients") == "keep"
 
     @functools.cached_property
@@ -233,7 +233,10 @@ class ClientTextWriter:
                     f"{name} has {lengths.min()}; it has to be at least {least}."
                 )
             if lengths.sum() != len(parts):
-                raise ValueError(f"{name} add up to {lengths.sum()}, not {len(parts)}.")
+                raise ValueError(
+                    f"{name} add up to {lengths.sum()}; they have to add up to "
+                    f"{len(parts)}."
+                )
         if tokens.size and not 0 <= tokens.min() <= tokens.max() < 2**31:
             raise ValueError(
                 f"tokens lie in {tokens.min()}..{tokens.max()}; they have to be in "
@@ -258,7 +261,8 @@ class ClientTextWriter:
         """
         if len(client_ids) != self._num_clients:
             raise ValueError(
-                f"{len(client_ids)} client ids for {self._num_clients} clients."
+                f"{len(client_ids)} client ids for {self._num_clients} clients; give "
+                "one id per client."
             )
         self._columns.write_strings("client_id", client_ids)
         self._columns.finish(

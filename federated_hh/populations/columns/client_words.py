@@ -15,9 +15,9 @@ map into memory without reading or copying them:
     population.json  sizes, how entries are packed, origin and fingerprint; written
                      last
 
-The words stand in the order of their spelling (that of Python's strings), and so do
-those of a client: its words that share a prefix are neighbors, whatever the prefix. Of
-words that a client has equally often the favorite came first in its data.
+The words are in the order of their spelling (that of Python's strings), and so are a
+client's words, so words with a common prefix are adjacent. Of a client's equally
+frequent words, the favorite is the first in its data.
 """
 
 import functools
@@ -47,7 +47,7 @@ class ClientWords(raw_columns.ColumnStore):
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> Self:
-        """Opens a population directory after checking that it is whole.
+        """Opens a population directory after checking that it is complete.
 
         Args:
             directory: Directory that `column_writer.write_columns`, `from_rows` or
@@ -103,8 +103,8 @@ class ClientWords(raw_columns.ColumnStore):
         Args:
             directory: Directory to create; it must not exist.
             rows: For each client its id, distinct, and its words with counts in
-                1..2**31-1. A word that comes twice has its counts added. A client may
-                have no words.
+                1..2**31-1. The counts of a repeated word are added. A client may have
+                no words.
 
         Returns:
             The population, its clients in order of first appearance.

@@ -25,7 +25,8 @@ MAX_COUNT = packed_entries.MAX_COUNT
 class ColumnWriter:
     """Writes the files of a population; made by `new_population`.
 
-    First come its words (`set_words`), then its clients (`append_rows`), then `finish`.
+    Write its words first (`set_words`), then its clients (`append_rows`), then call
+    `finish`.
 
     Attributes:
         directory: The temporary directory of the population, free for scratch files
@@ -53,11 +54,11 @@ class ColumnWriter:
             ValueError: If they are not.
         """
         if self._packing is not None:
-            raise ValueError("the words have been given.")
+            raise ValueError("the words have already been written; write them once.")
         spelled = arrow_text.column(words)
         if not pc.all(pc.less(spelled[:-1], spelled[1:])).as_py() and len(words) > 1:
             raise ValueError(
-                "words have to be distinct, in the order of their spelling."
+                "words are not distinct or not sorted; they have to be both."
             )
         self._columns.write_strings("word", spelled)
         self._num_words = len(words)
@@ -75,7 +76,9 @@ class ColumnWriter:
                 words of a client do not ascend, or there are no words yet.
         """
         if self._packing is None:
-            raise ValueError("the words have to be given before the clients.")
+            raise ValueError(
+                "the clients come before the words; write the words first."
+            )
         word_ids, counts, row_lengths = rows.word_ids, rows.counts, rows.row_lengths
         row_ends = self._num_entries + np.cumsum(row_lengths, dtype=np.int64)
         added = int(row_ends[-1]) - self._num_entries if len(row_ends) else 0
@@ -104,7 +107,10 @@ class ColumnWriter:
             between = np.cumsum(row_lengths)[:-1] - 1  # the last entry of each row
             ascends[between[(between >= 0) & (between < len(ascends))]] = True
             if not ascends.all():
-                raise ValueError("word_ids have to ascend within each row.")
+                raise ValueError(
+                    "word_ids do not increase within a row; sort each row and merge "
+                    "duplicates."
+                )
             if counts.max() > self._packing.max_count:
                 self._widen(self._packing)
             self._columns.append(
@@ -141,10 +147,11 @@ class ColumnWriter:
         """
         self.close()
         if self._packing is None:
-            raise ValueError("the words have to be given.")
+            raise ValueError("no words were written; write them before closing.")
         if client_ids is not None and len(client_ids) != self._num_clients:
             raise ValueError(
-                f"{len(client_ids)} client ids for {self._num_clients} clients."
+                f"{len(client_ids)} client ids for {self._num_clients} clients; give "
+                "one id per client."
             )
         if client_ids is not None:
             self._columns.write_strings("client_id", client_ids)
@@ -222,7 +229,9 @@ def write_rows(
     flat: list[tuple[int, int, int]] = []
     for client_id, words in rows:
         if client_id in ids:
-            raise ValueError(f"rows: client id {client_id!r} comes twice.")
+            raise ValueError(
+                f"rows: client id {client_id!r} is a duplicate; ids have to differ."
+            )
         ids[client_id] = len(ids)
         for word, count in words:
             if count < 1:

@@ -56,9 +56,9 @@ def find_or_build(
         raise
     except OSError as error:
         raise verified_files.PopulationError(
-            f"{error.filename or folder}: {error.strerror or error}, while columns "
-            "were derived from the population. Nothing of them was kept; free some "
-            "space, or choose another place with --population_cache."
+            f"{error.filename or folder}: {error.strerror or error}, while deriving "
+            "columns from the population. None of them were kept; free some space, "
+            "or choose another directory with --population_cache."
         ) from error
     _verify(folder, fingerprint, names)
     return paths
@@ -81,19 +81,19 @@ def _verify(folder: str, fingerprint: str, names: Sequence[str]) -> None:
             with open(record, encoding="utf-8") as file:
                 found = json.load(file)
             if not isinstance(found, dict) or found.pop("population", 0) != fingerprint:
-                raise ValueError("it is not of this population")
+                raise ValueError("it belongs to another population")
             files[f"{name}.bin"] = verified_files.WrittenFile.from_json(found)
         except (OSError, ValueError, RecursionError) as error:
             raise verified_files.DamagedFileError(
-                f"{record} is damaged: {error}; remove it, and the column is computed "
-                "again."
+                f"{record} is damaged: {error}; remove it, and the column will be "
+                "computed again."
             ) from None
     remedy = f"remove the folder {folder}, and it is computed again"
     verified_files.verify(folder, files, {}, remedy)
 
 
 class _HashedFile:
-    """A file that is written, and its digest."""
+    """A file being written, and its digest."""
 
     def __init__(self, file: BinaryIO):
         self._file = file

@@ -79,7 +79,7 @@ class Packing:
         return (entries & self.max_count).astype(np.int32, copy=False)
 
     def check(self, entries: np.ndarray, num_words: int) -> None:
-        """Raises `ValueError` if one is no entry of a population of so many words."""
+        """Raises `ValueError` if an entry is out of range for this number of words."""
         words = entries >> self.count_bits  # not yet narrowed, which could hide some
         if words.min() < 0 or words.max() >= num_words:
             raise ValueError(

@@ -28,7 +28,7 @@ def find_or_make(
     identity: Mapping[str, Any],
     make: Callable[[pathlib.Path, dict[str, Any]], None],
 ) -> pathlib.Path:
-    """Returns the directory of prepared data, made if it is not there.
+    """Returns the directory of prepared data, which is made if it is missing.
 
     It is found again by the hash of `identity`. Of two processes that want the same
     one, the second waits for the first.
@@ -38,9 +38,9 @@ def find_or_make(
             repository.
         stem: Begins the directory's name.
         identity: JSON values with "format_version", "source" and "options", and
-            "contents" other than words: all that decides on the columns.
+            "contents" other than words: everything that decides the columns.
         make: Given a directory that does not exist and what to keep in its
-            `population.json`, makes it; it appears only when it is whole.
+            `population.json`, makes it; it appears only when it is complete.
 
     Raises:
         PopulationError: If it cannot be made.
@@ -61,15 +61,15 @@ def find_or_make(
         logging.info("Preparing %s: %s.", directory, _reason(cache, identity))
         make(directory, {"identity": dict(identity), "prepared_at": now})
     except FileExistsError:
-        logging.info("Another process has prepared %s meanwhile.", directory)
+        logging.info("Another process has prepared %s in the meantime.", directory)
     except PopulationError:
         raise
     except OSError as error:
         raise _write_error(error, cache) from error
     except MemoryError as error:
         raise PopulationError(
-            f"memory ran out while {directory.name} was being prepared; nothing was "
-            "kept. Run on a machine with more memory."
+            f"memory ran out while preparing {directory.name}; nothing was kept. Ask "
+            "for fewer clients, or run on a machine with more memory."
         ) from error
     return directory
 
@@ -108,14 +108,14 @@ def open_prepared(
         raise PopulationError(str(error)) from error
     if prepared.metadata.get("identity") != identity:
         raise PopulationError(
-            f"{directory} holds another population than its name says: "
-            "remove it and prepare it again."
+            f"{directory} holds another population than its name implies; remove it, "
+            "and run again."
         )
     return prepared
 
 
 def changed_while_read(source: str) -> str:
-    """Returns the message about a source that changed meanwhile."""
+    """Returns the message about a source that changed while it was read."""
     return f"{source} changed while it was being read; run again."
 
 
@@ -126,7 +126,7 @@ def _directory_name(stem: str, identity: Mapping[str, Any]) -> str:
 
 
 def file_state(path: str | None, name: str) -> dict[str, Any] | None:
-    """Returns path, size and time of a file, by which a change is noticed.
+    """Returns path, size and time of a file, which reveal a change.
 
     Args:
         path: The file; None for none.

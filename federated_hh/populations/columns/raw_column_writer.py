@@ -53,7 +53,7 @@ class RawColumnWriter:
         dtype: np.dtype,
         of: Callable[[np.ndarray], np.ndarray],
     ) -> None:
-        """Turns a column, as far as it is written, into one of another dtype.
+        """Converts the written part of a column to another dtype.
 
         Args:
             name: The column's.

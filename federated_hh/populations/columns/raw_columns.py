@@ -29,7 +29,7 @@ from federated_hh.options import checks
 METADATA_FILE = "population.json"
 REMEDY = "remove its directory and prepare it again"
 _FILE_NAME = re.compile(r"[A-Za-z0-9_]+\.(bin|arrow)")
-_MAX_BYTES = 64 << 20  # far above what is written; a larger file is something else
+_MAX_BYTES = 64 << 20  # far above any written size; a larger file is something else
 
 
 def write_metadata(
@@ -75,7 +75,7 @@ def read_metadata(
     path = os.path.join(directory, METADATA_FILE)
     metadata = _load(path, directory)
     if contents is not None and "num_entries" in metadata:  # which words have
-        raise ValueError(f"{path}: it holds no {contents}, but words of clients.")
+        raise ValueError(f"{path}: it holds clients' words, not {contents}.")
     version = metadata.get("schema_version")
     if version != schema_version:
         raise ValueError(
@@ -130,31 +130,31 @@ def _load(path: str, directory: str) -> dict[str, Any]:
     except OSError as error:
         raise damaged(directory, error.strerror) from None
     except (ValueError, RecursionError) as error:
-        raise damaged(directory, f"not readable as JSON: {error}") from None
+        raise damaged(directory, f"it is not valid JSON: {error}") from None
     if not isinstance(metadata, dict):
         found = verified_files.shortened(metadata)
-        raise damaged(directory, f"it is no JSON object but {found}")
+        raise damaged(directory, f"it is {found}, not a JSON object")
     return metadata
 
 
 def _check(metadata: Mapping[str, Any]) -> dict[str, verified_files.WrittenFile]:
     """Returns the files, or raises `ValueError` if the metadata cannot be."""
     if metadata.get("digest") != _digest(metadata):
-        raise ValueError("it is not what was written, by its own digest")
+        raise ValueError("its contents do not match its own digest")
     if not isinstance(metadata.get("files"), dict):
         raise ValueError("it names no files")
     files = {}
     for name, written in metadata["files"].items():
         if not _FILE_NAME.fullmatch(name):
             raise ValueError(
-                f"{verified_files.shortened(name)} is no name of a column's file"
+                f"{verified_files.shortened(name)} is not the name of a column's file"
             )
         try:
             files[name] = verified_files.WrittenFile.from_json(written)
         except ValueError as error:
             raise ValueError(f"files[{name!r}]: {error}") from None
     if metadata.get("fingerprint") != fingerprint(files):
-        raise ValueError("the fingerprint is not that of the files")
+        raise ValueError("its fingerprint does not match the files")
     return files
 
 

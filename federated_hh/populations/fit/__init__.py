@@ -1,1 +1,1 @@
-"""The law of synthetic clients that fits a population."""
+"""Fits of synthetic clients' distribution to a population."""

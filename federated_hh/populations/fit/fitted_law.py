@@ -1,12 +1,12 @@
-"""The law of clients with habits that fits a population, and what it simulates.
+"""A fit of clients with habits to a population, and simulations of it.
 
 Two levels: a client's words are a Pitman-Yor process over a common law, which is one
 draw of another Pitman-Yor process. The likelihoods of both are those of partitions, if
 one takes each distinct word of a client for one draw from the common law. It may be
-several, where two draws gave the same word: so both are fitted once more to populations
-simulated by the fitted law, whose clients type as many words as those of the data, and
-the law is moved until the fits agree (indirect inference; Gourieroux, Monfort and
-Renault 1993).
+several, if two draws gave the same word. So both are fitted again to populations
+simulated from the fit, whose clients type as many words as those of the data, and the
+parameters are adjusted until the fits agree (indirect inference; Gourieroux, Monfort
+and Renault 1993).
 """
 
 import dataclasses
@@ -62,7 +62,7 @@ class Law:
             lengths: Integers [clients], at least 1.
         """
         num_clients = len(lengths)
-        # Whose words they are, and how often, a chunk of clients at a time.
+        # Clients' words with counts, in chunks of clients.
         owners_of, counts_of = [], []
         chunk = np.cumsum(lengths) // _WORDS_PER_CHUNK
         starts = np.flatnonzero(np.diff(chunk, prepend=-1))
@@ -80,7 +80,7 @@ class Law:
             self.common_discount,
             self.common_concentration,
         )
-        # Given how often each comes, in which order is a matter of chance.
+        # Given the counts, the order is uniform.
         words = rng.permutation(np.repeat(np.arange(len(first)), often))
         rows = canonical_rows.rows(owners, words, times, num_clients)
         splits = np.append(0, np.cumsum(rows.row_lengths))
@@ -94,8 +94,8 @@ class Fit:
     Attributes:
         law: The law.
         errors: Standard errors by the law's attributes.
-        simulated: Populations drawn from the law, as large as what it was fitted to.
-        own: The clients' processes as they look in the data, before the correction.
+        simulated: Populations drawn from the law, as large as the fitted one.
+        own: The clients' processes, fitted before the correction.
         common: The common process, likewise.
     """
 
@@ -126,8 +126,8 @@ def words_law(mean: float, sd_of_logarithm: float) -> float:
         sd_of_logarithm: The standard deviation of the logarithm of the rounded numbers.
 
     Returns:
-        The sigma with which the rounded numbers have both, or, where none has, come
-        nearest; 0 where all are the same.
+        The sigma for which the rounded numbers have both, or the nearest one; 0 if all
+        numbers are the same.
     """
     if sd_of_logarithm == 0:
         return 0.0
@@ -164,13 +164,12 @@ def fit(
     """Fits the law to a population.
 
     Args:
-        rows: Words of clients who all have some.
+        rows: Clients' words; each client has at least one.
         rng: The generator of the simulated populations.
         num_simulations: Simulations of each step; their errors add to the fit's
             by a factor of sqrt(1 + 1 / num_simulations).
-        own_lengths: Whether the populations that are drawn from the fitted law have
-            clients with as many words as ones of `rows`, each as likely; else the
-            law's log-normal number.
+        own_lengths: Whether clients of the simulated populations have the word counts
+            of uniformly drawn clients of `rows`; otherwise a log-normal number.
 
     Raises:
         ValueError: If nothing can be fitted: no client has two words, no two share one.

@@ -1,4 +1,4 @@
-"""Fits a Pitman-Yor process to how often things come again, by maximum likelihood.
+"""Fits a Pitman-Yor process to repetition counts, by maximum likelihood.
 
 The likelihood of a partition of n draws into k kinds with n_1, ..., n_k draws each is
 
@@ -28,7 +28,7 @@ class PitmanYorFit:
         concentration: a.
         covariance: float64 [2, 2], of d and a. Of many partitions: by their spread,
             whatever their law is (the sandwich of White 1982). Of few: the inverse of
-            the observed information. Not a number where the likelihood says nothing.
+            the observed information. NaN if the likelihood is flat.
     """
 
     discount: float
@@ -43,14 +43,14 @@ class PitmanYorFit:
 
 
 class _Sums:
-    """The derivatives of the log-likelihood, from what partitions have in common."""
+    """The derivatives of the log-likelihood, from counts shared by partitions."""
 
     def __init__(self, counts: np.ndarray, row_splits: np.ndarray):
         self.kinds = np.diff(row_splits)
         before = np.append(0, np.cumsum(counts, dtype=np.int64))
         self.draws = np.diff(before[row_splits])
         self.counts = counts
-        # Of each number: how many partitions have it, or how many kinds.
+        # For each number, the count of partitions, or of kinds, that have it.
         self._kinds = np.unique(self.kinds, return_counts=True)
         self._draws = np.unique(self.draws, return_counts=True)
         self._counts = np.unique(counts, return_counts=True)
@@ -122,9 +122,9 @@ def fit(counts: np.ndarray, row_splits: np.ndarray) -> PitmanYorFit:
     """Fits one law to all partitions.
 
     Args:
-        counts: Integers [kinds], at least 1: how many draws each has.
-        row_splits: Integers [partitions + 1]: where each partition's kinds start. One
-            without kinds says nothing.
+        counts: Integers [kinds], at least 1: number of draws of each.
+        row_splits: Integers [partitions + 1]: where each partition's kinds start. A
+            partition without kinds is ignored.
 
     Raises:
         ValueError: If no partition has two draws.
@@ -132,7 +132,10 @@ def fit(counts: np.ndarray, row_splits: np.ndarray) -> PitmanYorFit:
     row_splits = np.append(row_splits[:-1][np.diff(row_splits) > 0], row_splits[-1])
     sums = _Sums(counts, row_splits)
     if not len(sums.draws) or sums.draws.max() < 2:
-        raise ValueError("counts: no partition has two draws, which could be the same")
+        raise ValueError(
+            "counts: each partition has at most one draw; at least one partition "
+            "needs two"
+        )
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         d, spare = special.expit(x[0]), np.exp(x[1])

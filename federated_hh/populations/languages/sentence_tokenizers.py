@@ -60,7 +60,7 @@ def get_sentence_tokenizer(name: str) -> SentenceTokenizer:
 
     Args:
         name: "keyboard": lower case; a sentence ends at the end of a line, and after
-            ".", "!", "?" or "…" with white space behind; a word is letters and digits
+            ".", "!", "?" or "…" followed by white space; a word is letters and digits
             of any script with apostrophes inside ("don't"); links and "@mentions" are
             left out.
 

@@ -1,4 +1,4 @@
-"""Cuts text into words: named tokenizers, and the type of a user's own."""
+"""Tokenizers that cut text into words: named ones, and the type of custom ones."""
 
 import dataclasses
 import string
@@ -17,13 +17,12 @@ _PRINTABLE = "".join(c for c in string.printable if not c.isspace())
 
 @dataclasses.dataclass(frozen=True)
 class TokenRule:
-    """Tokenization of many texts at a time, where white space parts words.
+    """Tokenization of many texts at a time, with white space between words.
 
     Attributes:
-        normalize: Given a text, returns it as it is cut at white space then. What it
-            makes of a text may not depend on what stands before or behind it, parted by
-            white space.
-        word: Given what stands between white space, returns the word in it, or None.
+        normalize: Given a text, returns the text to cut at white space. The result may
+            not depend on text before or after it beyond white space.
+        word: Given a text between white space, returns the word in it, or None.
     """
 
     normalize: Callable[[str], str]
@@ -39,13 +38,13 @@ class Tokenizer:
     """A way to cut text into words.
 
     Attributes:
-        name: Identifies the tokenizer in logs and in the names of prepared populations:
-            one that cuts in another way needs another name.
+        name: Identifies the tokenizer in logs and in the names of prepared populations;
+            a changed tokenizer needs another name.
         split: Returns the words of a text in order, without empty ones. They may hold
             characters outside the alphabet: preparing a population counts and drops (or
             refuses) such words.
         alphabet: The characters that words may have.
-        rule: The same as a rule on tokens, which is faster; None where there is none.
+        rule: The same as a rule on tokens, which is faster; None for none.
     """
 
     name: str

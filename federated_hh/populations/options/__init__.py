@@ -1,4 +1,4 @@
-"""Options that say what a population is made of."""
+"""Options of a population's source and contents."""
 
 import lazy_loader
 

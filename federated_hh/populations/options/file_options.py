@@ -21,11 +21,11 @@ class Format:
     Attributes:
         name: Value of `--population_format`.
         reader: Address of the reader, `module:function`.
-        suffixes: Endings of file names that tell the format, with the dot.
-        about: Help text; empty where the name says it.
-        uncompressed_why: Reason why no compressed file can be read; None where one can.
+        suffixes: File name endings of the format, with the dot.
+        about: Help text; empty if the name suffices.
+        uncompressed_why: Reason why compressed files cannot be read; None if they can.
         has_splits: Whether `--population_split` names a part of a file.
-        columns: Word and count column where the options name no column; None for text.
+        columns: Default word and count columns; None for text.
     """
 
     name: str
@@ -79,7 +79,7 @@ HELP = "; ".join(f"'{one.name}' {one.about}" for one in FORMATS.values() if one.
 CSV_HEADERS = ("auto", "present", "absent")
 # Each is listed in `population.json`, which is read at every start.
 MAX_BAD_ROWS = 100_000
-# A field so marked decides nothing of a population that is no file.
+# A field with this mark has no influence on a population that is not a file.
 _FILE_ONLY = {"source": "file"}
 # Options of a topic in --help, or of one kind of population.
 _file_option = functools.partial(option, marks=_FILE_ONLY)
@@ -186,12 +186,15 @@ class FileOptions:
             except re.error as error:
                 raise OptionError(
                     self,
-                    f"{{{name}=}}: is no regular expression: {{why}}",
+                    f"{{{name}=}}: is not a regular expression: {{why}}",
                     why=error,
                 ) from None
         if len(set(self.csv_columns)) < len(self.csv_columns):
-            raise OptionError(self, "{csv_columns=}: has to have no name twice")
+            raise OptionError(
+                self, "{csv_columns=}: has a duplicate name; names have to differ"
+            )
         if self.count_column and not self.word_column:
             raise OptionError(
-                self, "{count_column=}: needs {word_column}; counts are of words"
+                self,
+                "{count_column=}: needs {word_column}, because counts belong to words",
             )

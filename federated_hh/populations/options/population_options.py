@@ -39,7 +39,7 @@ MAX_SIGMA = 3.0
 MAX_CONCENTRATION = 1e9
 MAX_TRENDING_EXPONENT = 3.0
 MAX_TRENDING_WORDS = 1_000_000  # the English list has a third of that
-MAX_SEED = 2**64 - 1  # more bits than this decide nothing that can be told apart
+MAX_SEED = 2**64 - 1  # more bits than this make no detectable difference
 
 
 # A field so marked decides nothing of other populations; one without a mark decides
@@ -218,7 +218,7 @@ class PopulationOptions(file_options.FileOptions):
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether the clients' words are drawn, and nobody's."""
+        """Whether the clients' words are drawn, so belong to nobody."""
         return self.source == SYNTHETIC
 
     @property
@@ -240,7 +240,7 @@ class PopulationOptions(file_options.FileOptions):
         ]
 
     def deciding(self, contents: str) -> dict[str, Any]:
-        """Returns the fields that decide what is in the population, but the source.
+        """Returns the fields that decide the population's contents, except the source.
 
         Args:
             contents: "words" or "sentences".
@@ -261,14 +261,15 @@ class PopulationOptions(file_options.FileOptions):
         if sigma == 0 and mean != int(mean):
             raise OptionError(
                 self,
-                "{mean_words_per_client=}: has to be a whole number where "
-                "{words_per_client_sigma=}: everyone types that many",
+                "{mean_words_per_client=}: has to be a whole number with "
+                "{words_per_client_sigma=}, because every client types that many "
+                "words",
             )
         if sigma > 0 and mean <= 1:
             raise OptionError(
                 self,
-                "{mean_words_per_client=}: has to be a mean above 1 where "
-                "{words_per_client_sigma=} is above 0",
+                "{mean_words_per_client=}: has to be above 1 with "
+                "{words_per_client_sigma=}",
             )
 
         for whose in ("client", "common"):
@@ -284,7 +285,7 @@ class PopulationOptions(file_options.FileOptions):
         if not self.source.strip():
             raise OptionError(self, "{source=}: has to be 'synthetic' or a path")
         if self.alphabet == "":
-            raise OptionError(self, "{alphabet=}: has to have a character")
+            raise OptionError(self, "{alphabet=}: has to have at least one character")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -324,10 +325,10 @@ class LanguageOptions:
 
 
 def absolute_path(path: str) -> str:
-    """Returns the value of a path flag so that it means the same in any directory.
+    """Returns a path flag's value with the same meaning in any directory.
 
     Args:
-        path: A path, or "synthetic"; what is blank stays, for others to refuse.
+        path: A path, or "synthetic"; a blank value is kept, to be refused later.
     """
     is_path = path.strip() and path != SYNTHETIC
     return os.path.abspath(path) if is_path else path

@@ -53,8 +53,8 @@ class BadRows:
                 whole = f"the population of {self._num_files} files"
             raise verified_files.PopulationError(
                 f"{whole} has more than {self._limit} bad rows "
-                f"(--max_bad_rows={self._limit}): {self.summary()}. Mend the file or "
-                "the options that say how to read it, or allow more bad rows."
+                f"(--max_bad_rows={self._limit}): {self.summary()}. Fix the file or "
+                "the options for reading it, or raise --max_bad_rows."
             )
 
     def summary(self) -> str:

@@ -107,7 +107,7 @@ class PopulationBuilder:
             empty_clients: "drop" or "keep" clients without words.
 
         Returns:
-            "client_ids" for the writer, and what is known of the data.
+            "client_ids" for the writer, and facts about the data.
 
         Raises:
             PopulationError: If words were refused, no client has a word, or a
@@ -120,7 +120,7 @@ class PopulationBuilder:
             dropped = ", ".join(f"{n} {why}" for why, n in self._table.dropped.items())
             raise verified_files.PopulationError(
                 f"the population is empty: {self._num_rows} rows of {len(names)} "
-                f"clients leave no word (left out: {dropped})."
+                f"clients have no word left (dropped: {dropped})."
             )
         kept: list[str] = []
         low = without_words = 0
@@ -157,6 +157,6 @@ class PopulationBuilder:
             client = int(np.searchsorted(ends, entry, side="right"))
             raise verified_files.PopulationError(
                 f"client {names[client]!r} has the word "
-                f"{words[rows.word_ids[entry]]!r} {counts[entry]} times in "
-                f"all; it has to be at most {column_writer.MAX_COUNT}."
+                f"{words[rows.word_ids[entry]]!r} {counts[entry]} times in total; a "
+                f"count has to be at most {column_writer.MAX_COUNT}."
             )

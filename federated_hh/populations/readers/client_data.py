@@ -28,7 +28,7 @@ def texts(element: Any, text_feature: str, client_id: str) -> Iterator[str]:
         client_id: For messages.
 
     Raises:
-        PopulationError: If there is no UTF-8 string.
+        PopulationError: If there is no string, or it is not UTF-8.
     """
     if isinstance(element, dict):
         if text_feature not in element:

@@ -46,9 +46,8 @@ class _QuotedRecords:
     """Cuts the lines of a CSV file into records.
 
     A quote that is not closed would swallow the following rows. So a record of several
-    lines has to be one by the letter of the format, or else its first line alone is
-    bad and reading goes on at its second. Within a line, stray quotes are taken as
-    they are.
+    lines has to follow the format strictly. Otherwise only its first line is bad, and
+    reading continues at its second. Within a line, stray quotes are kept.
     """
 
     def __init__(self, width: int, delimiter: str = ","):
@@ -64,10 +63,10 @@ class _QuotedRecords:
         self._rest: list[str] = []  # lines of a record that has begun
 
     def cut(self, block: str) -> _Records:
-        """Returns the records of a block of lines, and of what was left before it.
+        """Returns the records of the remaining lines and a block of lines.
 
         Args:
-            block: Whole lines; "" at the end of the file, when nothing is left.
+            block: Whole lines; "" at the end of the file.
         """
         csv.field_size_limit(opening.MAX_LINE_CHARACTERS)
         is_last = not block
@@ -140,8 +139,8 @@ class _QuotedRecords:
         """Adds the records from a line on, until one is bad.
 
         Returns:
-            The line to go on with; that of `self._rest` if a record goes on behind the
-            last line.
+            The next line to cut; the start of `self._rest` if a record continues after
+            the last line.
         """
         rest = itertools.islice(lines, start, None)
         reader = csv.reader(rest, delimiter=self._delimiter)
@@ -240,8 +239,8 @@ class _PlainRecords:
 def _is_well_quoted(block: str, delimiter: str) -> bool:
     """Returns whether quotes enclose whole fields, or are doubled inside these.
 
-    Lone carriage returns, what is not UTF-8, a byte order mark and a last line without
-    an end are not well either.
+    Also False for lone carriage returns, bytes that are not UTF-8, a byte order mark,
+    and a last line without an end.
     """
     if (
         not block.endswith("\n")
@@ -254,10 +253,10 @@ def _is_well_quoted(block: str, delimiter: str) -> bool:
         return True
     data = np.frombuffer(block.encode(), np.uint8)
     quotes = np.flatnonzero(data == ord('"'))
-    # By turns they begin and end a field, or what is between two doubled quotes of it.
+    # They alternately begin and end a field, or a part between two doubled quotes.
     begin, end = quotes[::2], quotes[1::2]
     before = data[begin - 1]  # of the first byte: the last, the end of a line
-    after = data[end + 1]  # the last byte is no quote
+    after = data[end + 1]  # the last byte is not a quote
     allowed = (
         np.frombuffer(delimiter.encode() + beside, np.uint8)
         for beside in (_BEFORE_FIELD, _AFTER_FIELD)

@@ -13,7 +13,7 @@ from federated_hh.populations.columns import column_writer
 from federated_hh.populations.options import file_options, population_options
 from federated_hh.populations.readers import bad_rows, opening
 
-# Characters that cut a CSV file in place of a comma, by the flag's value.
+# Delimiters of a CSV file, by the flag's value.
 _DELIMITERS = {"';'": ";", "tab": "\t", "'|'": "|"}
 _SHORT = reprlib.Repr()  # of values for messages, which may have any length
 _SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 60
@@ -186,7 +186,7 @@ class Rows:
         )
 
     def place(self, row: int) -> str:
-        """Returns where a row stands, for messages.
+        """Returns a row's position, for messages.
 
         Args:
             row: From 0.
@@ -202,15 +202,15 @@ def checked(
     bad: bad_rows.BadRows,
     found_before: Sequence[tuple[int, str]] = (),
 ) -> Rows:
-    """Returns the rows whose values can be used, and notes the others.
+    """Returns the rows with valid values, and records the others.
 
     Args:
         lines: Line or row number of each row.
         columns: The values of the wanted columns.
         wanted: The columns.
-        bad: Collects the rows that cannot be used, in the file's order.
-        found_before: Rows among these that are not in `columns`, as they could not be
-            read: where they stand, and why.
+        bad: Collects the invalid rows, in the file's order.
+        found_before: Unreadable rows among these, which are not in `columns`: their
+            positions and reasons.
 
     Raises:
         PopulationError: If too many rows are bad.
@@ -265,7 +265,7 @@ def _check(user: str, content: str, count: Any, is_word: bool) -> int:
 def _plain_counts(counts: Sequence[Any]) -> np.ndarray | None:
     """Returns counts that need no second look; None if one does."""
     kinds = set(map(type, counts))
-    # Digits and nothing else: int() takes signs, blanks and underscores too.
+    # Digits only: int() also accepts signs, blanks and underscores.
     digits = "".join(counts) if kinds == {str} else "0"
     if not (digits.isascii() and digits.isdecimal()):
         return None

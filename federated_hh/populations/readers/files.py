@@ -28,8 +28,8 @@ def read_rows(
         options: The files, their format and columns.
 
     Returns:
-        Their rows, to be iterated once; which columns they are of; and the bad rows,
-        which fill up as the rows are read.
+        Their rows, to be iterated once; the rows' columns; and the bad rows, which fill
+        up as the rows are read.
 
     Raises:
         PopulationError: If there is no such file, or the format is not known. While
@@ -71,7 +71,7 @@ def _cleaned(
     options: population_options.PopulationOptions,
     are_words: bool,
 ) -> Iterator[fields.Rows]:
-    """Yields rows without what the options say is no text, and without some users."""
+    """Yields rows without the text and users that the options drop."""
     pattern = re.compile(options.drop_pattern) if options.drop_pattern else None
     users = re.compile(options.drop_users) if options.drop_users else None
 
@@ -104,12 +104,12 @@ def build(
 
     Args:
         writer: The writer of the population.
-        options: The files, their columns, and what is left out.
+        options: The files, their columns, and the dropped text and users.
         tokenizer: Cuts text into words; not used where rows hold words.
         table: Names and filters the words.
 
     Returns:
-        "client_ids" for the writer, and what is known of the data.
+        "client_ids" for the writer, and facts about the data.
 
     Raises:
         PopulationError: If the files cannot be made into a population.

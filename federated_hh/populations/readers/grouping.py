@@ -16,12 +16,12 @@ _ENTRIES_AT_ONCE = 1 << 17
 
 
 class _Entries(NamedTuple):
-    """Words of clients.
+    """Clients' words.
 
     Attributes:
-        clients: int32 [n], who has each.
+        clients: int32 [n], the client of each.
         words: int32 [n].
-        counts: int64 [n], how often; None for once.
+        counts: int64 [n]; None for ones.
     """
 
     clients: np.ndarray
@@ -37,10 +37,10 @@ class _Entries(NamedTuple):
 class Grouper:
     """Groups a stream of (client, words) by client.
 
-    An external sort: whenever enough words have come, they are grouped by client and
-    written as a *run*; at the end, ranges of clients are put together from all runs,
-    and each client's words in order. Needs memory for `entries_in_memory` words and for
-    the number of words of each client.
+    An external sort: whenever enough words are in memory, they are grouped by client
+    and written as a *run*; at the end, ranges of clients are merged from all runs, with
+    each client's words in order. Needs memory for `entries_in_memory` words and for the
+    number of words of each client.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Grouper:
 
         Args:
             directory: Directory of sorted runs; `rows` removes them.
-            entries_in_memory: After how many words a run is written, at least 1.
+            entries_in_memory: Number of words per run, at least 1.
         """
         self._directory = directory
         self._entries_in_memory = entries_in_memory
@@ -65,9 +65,9 @@ class Grouper:
         """Adds words to clients.
 
         Args:
-            clients: int32 [n], from 0, who has each word.
+            clients: int32 [n], from 0, the client of each word.
             words: int32 [n], ids from 0, in order.
-            counts: int64 [n], how often each occurs, at least 1; None for once.
+            counts: int64 [n], at least 1; None for ones.
         """
         entries = _Entries(clients, words, counts)
         for low in range(0, len(words), self._entries_in_memory):
@@ -89,14 +89,14 @@ class Grouper:
 
         Args:
             num_clients: Above every client added.
-            id_of_word: Integers [words]: what the words added are called in the rows;
-                None for the same.
+            id_of_word: Integers [words]: ids in the rows of the added words; None for
+                the same ids.
 
         Yields:
             Consecutive clients from 0.
         """
         self._end_run(spill=False)
-        # How many entries of the runs belong to the clients before each.
+        # The number of the runs' entries before each client.
         ends = np.zeros(num_clients + 1, np.int64)
         for run in self._runs:
             ends[1:] += np.bincount(run.clients, minlength=num_clients)
@@ -118,7 +118,7 @@ class Grouper:
     ) -> canonical_rows.Rows:
         parts = []
         for run in self._runs:
-            # Of the same type: else all of the run would be converted first.
+            # Of the same type; otherwise the whole run would be converted first.
             edges = np.array([low, high], run.clients.dtype)
             start, end = np.searchsorted(run.clients, edges)
             if start < end:

@@ -30,7 +30,7 @@ def _parse(line: str, wanted: fields.Fields) -> list[Any]:
     try:
         row = json.loads(line)
     except RecursionError:
-        raise ValueError("not JSON that can be read: nested too deeply") from None
+        raise ValueError("the JSON is nested too deeply to be read") from None
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(row, dict):

@@ -15,9 +15,9 @@ from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.readers import word_codes, word_table
 
 _FOLDER = "word-lists"
-# A change in what is computed needs another.
+# A change of the computation needs a new version.
 _FORMAT_VERSION = 2
-# Of a population's options, those that decide what is kept.
+# The population options that decide which words are kept.
 _DECIDING = (
     *("tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words"),
     *("common_words", "common_law"),
@@ -32,14 +32,14 @@ _COLUMNS: dict[str, np.dtype] = {
 
 @dataclasses.dataclass(frozen=True)
 class KeptWords:
-    """The words that are kept of a list, after the tokenizer and the filters.
+    """The words of a list that pass the tokenizer and the filters.
 
     Attributes:
         words: The words, by id: in the order of their spelling.
         codes: int32: ids of the words kept of each entry, one entry after the other.
-        lengths: int64 [entries]: how many are kept of each entry, at least 1.
+        lengths: int64 [entries]: number of words kept of each entry, at least 1.
         frequencies: float64 [entries]: of the entry in the list.
-        dropped: Frequency of the entries of which nothing is kept, by reason.
+        dropped: Frequency of the entries without a kept word, by reason.
     """
 
     words: list[str]
@@ -55,15 +55,15 @@ class KeptWords:
         table: word_table.WordTable,
         listed: Mapping[str, float],
     ) -> Self:
-        """Puts a whole word list through the tokenizer and the filters.
+        """Applies the tokenizer and the filters to a whole word list.
 
         Args:
-            tokenizer: Cuts each entry, as what is typed.
+            tokenizer: Cuts each entry, like typed text.
             table: Filters, and names, the words.
             listed: The entries with frequencies, the most frequent first.
 
         Raises:
-            PopulationError: If nothing of the list is kept, or a word is refused.
+            PopulationError: If no word of the list is kept, or a word is refused.
         """
         size = len(listed)
         codes, lengths = word_codes.WordCodes(table, tokenizer).of(
@@ -84,8 +84,8 @@ class KeptWords:
             dropped[reason] = dropped.get(reason, 0.0) + float(frequencies[place])
         if not is_kept.any():
             raise verified_files.PopulationError(
-                "nothing of the word list is kept: no word passes the "
-                "tokenizer, the alphabet and the known words."
+                "no word of the word list passes the tokenizer, the alphabet and the "
+                "known words. Change --tokenizer, --alphabet or --known_words."
             )
         words, id_of_code = table.by_spelling()
         return cls(
@@ -103,11 +103,11 @@ class KeptWords:
         identity: Mapping[str, Any],
         make: Callable[[], Self],
     ) -> Self:
-        """Returns what an earlier preparation kept of a list, or makes it.
+        """Returns the kept words of an earlier preparation, or makes them.
 
         Args:
             cache: Directory of populations.
-            identity: All that decides a population; see `population.describe`.
+            identity: Everything that decides a population; see `population.describe`.
             make: Makes it.
 
         Raises:

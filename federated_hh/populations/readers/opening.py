@@ -11,12 +11,12 @@ from typing import Any
 from federated_hh.files import progress, verified_files
 
 COMPRESSIONS = (".gz", ".xz", ".zst")
-# A record of this size is no record: the file has other line ends, or is not text.
+# No record is this large: the file has other line ends, or is not text.
 MAX_LINE_CHARACTERS = 1 << 26
 
 UNDECODABLE = "bytes that the encoding (--encoding) does not have"
 
-# Read at a time from the file, and handed on: what is read before an error is used.
+# Bytes per read; everything read before an error is used.
 _CHUNK_BYTES = io.DEFAULT_BUFFER_SIZE
 _BLOCK_CHARACTERS = 1 << 22
 
@@ -27,7 +27,7 @@ def has_undecodable(text: str) -> bool:
         return False
     try:
         text.encode()
-    except UnicodeEncodeError:  # a lone surrogate stands for such a byte
+    except UnicodeEncodeError:  # a lone surrogate represents such a byte
         return True
     return False
 
@@ -95,7 +95,7 @@ def open_blocks(
 
     Yields:
         An iterator of blocks of whole lines, of about a million characters each. All
-        lines before a place that cannot be read are in blocks before the error.
+        lines before an unreadable position are yielded before the error.
 
     Raises:
         PopulationError: As in `open_text`.
@@ -151,7 +151,7 @@ def _blocks(path: str, binary: Any, decoder: codecs.IncrementalDecoder) -> Itera
         if first > MAX_LINE_CHARACTERS:
             raise verified_files.PopulationError(
                 f"{path}:{number + 1}: the line is longer than {MAX_LINE_CHARACTERS} "
-                "characters; is this a text file with one record a line?"
+                "characters; give a text file with one record per line."
             )
         end = len(text) if ended and not error else text.rfind("\n") + 1
         block, rest = text[:end], text[end:]

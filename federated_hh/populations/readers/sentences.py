@@ -49,8 +49,7 @@ class SentenceBuilder:
         """
         self._directory = directory
         self._encode = encode
-        # Sentences have numbers; grouping these by client keeps their order, as each
-        # comes once.
+        # Sentences have distinct numbers; grouping these by client keeps their order.
         self._grouper = grouping.Grouper(directory, entries_in_memory)
         self._clients = building.Clients()
         self._lengths = array.array("i")
@@ -154,21 +153,21 @@ def open_files(
         options: The files, their format and columns; the options on words are not used.
 
     Returns:
-        Their rows, to be iterated once, and the bad rows, which fill up meanwhile.
+        Their rows, to be iterated once, and the bad rows, which fill up as the rows are
+        read.
 
     Raises:
         PopulationError: If there is no such text.
     """
     if options.source == population_options.SYNTHETIC:
         raise verified_files.PopulationError(
-            "the synthetic population is not a file: give a file of text "
-            "(--population)."
+            "the synthetic population is not a file; give a text file (--population)."
         )
     rows, wanted, bad = files.read_rows(options)
     if wanted.content_flag != "text_column":
         raise verified_files.PopulationError(
             f"{options.source} is read as words (--word_column or word counts), which "
-            "have no sentences: give a column of text (--text_column)."
+            "have no sentences; give a text column (--text_column)."
         )
     return rows, bad
 

@@ -13,17 +13,17 @@ _FLAG = "population"
 
 
 def files_of(options: population_options.PopulationOptions) -> list[str]:
-    """Returns the files that a population is made of, in the order they are read.
+    """Returns a population's files, in reading order.
 
     Args:
         options: `source` is a path, a pattern with `*`, `?`, `[...]` or `**`, or a
-            directory; or several of these with commas between. A directory stands for
-            the files right in it whose names tell a format; with a format of its own
-            for all of them but hidden ones. What exists under the whole name is taken
-            as it is.
+            directory; or several of these with commas between. A directory means the
+            files directly in it whose names show a format, or, if the options give a
+            format, all files but hidden ones. A value that is itself an existing path
+            is not split or expanded.
 
     Raises:
-        PopulationError: If there is no such file, or one comes twice.
+        PopulationError: If there is no such file, or one is named twice.
     """
     found: dict[str, str] = {}  # part of the source by file
     paths = []
@@ -32,8 +32,8 @@ def files_of(options: population_options.PopulationOptions) -> list[str]:
             real = os.path.realpath(path)
             if real in found:
                 raise verified_files.PopulationError(
-                    f"{_FLAG}: {path} comes twice: by {found[real]!r} and by {part!r}. "
-                    "Its rows would count twice; name it once."
+                    f"{_FLAG}: {path} is named twice, by {found[real]!r} and by "
+                    f"{part!r}. Its rows would count twice; name it once."
                 )
             found[real] = part
             paths.append(path)
@@ -44,11 +44,11 @@ def format_of(options: population_options.PopulationOptions) -> str:
     """Returns the format of a population's files, which all have the same.
 
     Args:
-        options: The files, and the format unless their names tell it.
+        options: The files, and the format unless their names show it.
 
     Raises:
-        PopulationError: If the names do not tell, or tell different formats, or one is
-            a compressed Parquet file.
+        PopulationError: If the names show no format or different formats, or one is a
+            compressed Parquet file.
     """
     paths = files_of(options)
     formats = [_format(path, options.format) for path in paths]
@@ -56,14 +56,14 @@ def format_of(options: population_options.PopulationOptions) -> str:
         if other != formats[0]:
             raise verified_files.PopulationError(
                 f"{_FLAG}: {paths[0]} is {formats[0]} by its name, and {path} is "
-                f"{other}; all files have to be of one format. Give some of them, or "
-                "say with --population_format what all are."
+                f"{other}; all files have to have one format. Give files of one "
+                "format, or set --population_format for all."
             )
     return formats[0]
 
 
 def state_of(options: population_options.PopulationOptions) -> dict[str, Any]:
-    """Returns what tells whether the files have changed, as JSON values.
+    """Returns values that reveal a change of the files, as JSON values.
 
     Raises:
         PopulationError: If one is missing or unreadable.
@@ -80,7 +80,7 @@ def state_of(options: population_options.PopulationOptions) -> dict[str, Any]:
 
 
 def stem_of(options: population_options.PopulationOptions) -> str:
-    """Returns a name for what is made of the files."""
+    """Returns a name for data prepared from the files."""
     first = os.path.basename(_parts(options.source)[0].rstrip("/"))
     kept = "".join(c for c in first.split(".")[0] if c not in "*?[]")
     return kept or "population"
@@ -141,9 +141,9 @@ def _of_directory(directory: str, wanted: str) -> list[str]:
         known_suffixes = ", ".join(file_options.BY_SUFFIX)
         raise verified_files.PopulationError(
             f"{_FLAG}: the directory {directory} has no file of a known format "
-            f"({known_suffixes}); it has {shown}. Name the files by a "
-            "pattern such as 'DIR/*.txt' and their format by --population_format; "
-            "files in directories below it are 'DIR/**/*.csv'."
+            f"({known_suffixes}); it has {shown}. Name the files by a pattern such as "
+            "'DIR/*.txt' and their format by --population_format; 'DIR/**/*.csv' "
+            "also matches files in subdirectories."
         )
     return known
 
@@ -154,18 +154,17 @@ def _suffix(path: str) -> str:
 
 
 def _format(path: str, wanted: str) -> str:
-    """Returns the format of a file: the one that is wanted, or by its name."""
+    """Returns a file's format: the given one, or by its name."""
     _, compression = opening.split_compression(path)
     found = wanted
     if wanted == "auto":
         if _suffix(path) not in file_options.BY_SUFFIX:
             known = ", ".join(file_options.BY_SUFFIX)
             raise verified_files.PopulationError(
-                f"{path}: the name does not tell the format (known: "
-                f"{known}, all but Parquet and SQLite also with "
-                f"{', '.join(opening.COMPRESSIONS)}); say which it is with "
-                "--population_format: "
-                f"{', '.join(file_options.FORMATS)}."
+                f"{path}: the name does not show the format (known suffixes: {known}, "
+                "all but Parquet and SQLite also with "
+                f"{', '.join(opening.COMPRESSIONS)}); give it with "
+                f"--population_format: {', '.join(file_options.FORMATS)}."
             )
         found = file_options.BY_SUFFIX[_suffix(path)].name
     why = file_options.FORMATS[found].uncompressed_why

@@ -32,15 +32,15 @@ def read(
     Args:
         path: The database.
         options: The split that is read, None for all.
-        wanted: The feature that is text, or words; clients are users by themselves.
+        wanted: The feature with text or words; the database's clients are the users.
         bad: Collects the examples that cannot be read.
 
     Yields:
         Rows; the number is the example's, `rowid`.
 
     Raises:
-        PopulationError: If it is no such database, has no such split, a column is
-            named that it cannot have, or too many examples are bad.
+        PopulationError: If it is not such a database, has no such split, an impossible
+            column is named, or too many examples are bad.
     """
     for flag, named, usual in (
         ("count_column", wanted.count, None),
@@ -48,8 +48,8 @@ def read(
     ):
         if named != usual:
             raise verified_files.PopulationError(
-                f"{path}: --{flag}={named}: users are the clients of TFF's database, "
-                "and examples have no counts; leave it out."
+                f"{path}: --{flag}={named}: the users are the database's clients, and "
+                "its examples have no counts; leave it out."
             )
     address = f"file:{urllib.parse.quote(path)}?mode=ro"
     try:
@@ -76,13 +76,13 @@ def read(
 
 
 def _check(path: str, cursor: sqlite3.Cursor, split: str | None) -> int:
-    """Returns how many examples there are to read."""
+    """Returns the number of examples to read."""
     for table, names in _COLUMNS.items():
         found = [row[1] for row in cursor.execute(f"PRAGMA table_info({table})")]
         missing = [name for name in names if name not in found]
         if missing:
             raise verified_files.PopulationError(
-                f"{path} is no database of TFF's SqlClientData: its table {table} "
+                f"{path} is not a database of TFF's SqlClientData: its table {table} "
                 f"lacks {', '.join(missing)}."
             )
     counts = dict(
@@ -121,10 +121,10 @@ def _rows(
 
 
 def _text(features, wanted: fields.Fields) -> str:
-    """Returns the feature that is wanted.
+    """Returns the wanted feature.
 
     Raises:
-        ValueError: If there is none of that name, or it is no text in UTF-8.
+        ValueError: If there is none of that name, or it is not UTF-8 text.
     """
     name = wanted.content
     if name not in features:
@@ -138,4 +138,4 @@ def _text(features, wanted: fields.Fields) -> str:
     try:
         return " ".join(value.decode() for value in values)
     except UnicodeDecodeError:
-        raise ValueError("bytes that are not UTF-8") from None
+        raise ValueError("the text is not UTF-8") from None

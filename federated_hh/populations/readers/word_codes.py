@@ -11,7 +11,7 @@ from federated_hh.files import verified_files
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.readers import opening, word_table
 
-# Codes of what is no word: of a token without one, and of the end of a text.
+# Codes that are not words: a token without a word, and the end of a text.
 _NO_WORD, _END = -100, -101
 _END_TOKEN = "\0"
 # Between texts. White space on both sides keeps them apart.
@@ -47,7 +47,7 @@ class _Codes(dict):
         return code
 
     def of(self, tokens: pa.LargeStringArray) -> np.ndarray:
-        """Returns the codes of tokens, of which white space follows all but the last.
+        """Returns the codes of tokens; white space follows all but the last.
 
         Args:
             tokens: As `_tokens` has them.
@@ -55,8 +55,8 @@ class _Codes(dict):
         Returns:
             int32 [tokens].
         """
-        # Many tokens are few distinct ones: Python sees these alone. They stand one
-        # after the other; a last one without white space is also the last of them.
+        # Many tokens have few distinct values, and Python handles only these. They are
+        # adjacent; a final token without white space is also the last of them.
         encoded = tokens.dictionary_encode()
         distinct = _text_of(encoded.dictionary).split()
         found = map(self.__getitem__, distinct)
@@ -89,15 +89,15 @@ class WordCodes:
 
         Args:
             texts: Cut into words, in order.
-            place: Returns where one of them stands, for messages.
+            place: Returns the position of one of them, for messages.
 
         Returns:
-            int32 [words]: ids, or keys of `word_table.REASONS`; and int64 [texts]: how
-            many words each text has.
+            int32 [words]: ids, or keys of `word_table.REASONS`; and int64 [texts]:
+            number of words of each text.
 
         Raises:
-            PopulationError: If words are refused and enough were seen to show, or the
-                tokenizer returned something else than words.
+            PopulationError: If enough words were refused for a message, or the
+                tokenizer returned something other than words.
         """
         if not len(texts):
             return np.zeros(0, np.int32), np.zeros(0, np.int64)
@@ -116,7 +116,7 @@ class WordCodes:
         num_texts: int,
         place: Callable[[int], str],
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the codes of texts that stand between `_END_TOKEN`."""
+        """Returns the codes of texts separated by `_END_TOKEN`."""
         tokens = _tokens(rule.normalize(joined))
         codes = self._codes.of(tokens)
         is_word = codes > _NO_WORD
@@ -169,7 +169,7 @@ def _text_of(strings: pa.LargeStringArray) -> str:
 
 
 def _tokens(text: str) -> pa.LargeStringArray:
-    """Returns what stands between white space, each with what white space follows it.
+    """Returns the texts between white space, each with the white space after it.
 
     Args:
         text: Cut as `str.split` does; it begins where a token or white space does.
@@ -182,7 +182,7 @@ def _tokens(text: str) -> pa.LargeStringArray:
     starts = np.flatnonzero(is_space[:-1] > is_space[1:]) + 1
     if len(data) and not is_space[0]:
         starts = np.append(0, starts)
-    # Each goes on to where the next one starts, so that no text is copied.
+    # Each extends to the start of the next one, so no text is copied.
     return pa.LargeStringArray.from_buffers(
         len(starts), pa.py_buffer(np.append(starts, len(data))), pa.py_buffer(data)
     )

@@ -9,7 +9,7 @@ import numpy as np
 from federated_hh.files import verified_files
 from federated_hh.populations.readers import opening
 
-# In place of the id of a word that is left out.
+# Codes of dropped words, instead of an id.
 KNOWN = -1
 OUT_OF_ALPHABET = -2
 NOT_LISTED = -3
@@ -41,8 +41,8 @@ def read_dictionary(path: str | None) -> frozenset[str]:
         for number, line in enumerate(lines, 1):
             if opening.has_undecodable(line):
                 raise verified_files.PopulationError(
-                    f"{path}:{number}: a dictionary has to be UTF-8 text with one word "
-                    "a line; this line is not UTF-8."
+                    f"{path}:{number}: this line is not UTF-8; a dictionary has to be "
+                    "UTF-8 text with one word per line."
                 )
             words.add(line.strip().lower())
     words.discard("")
@@ -52,7 +52,7 @@ def read_dictionary(path: str | None) -> frozenset[str]:
 
 
 class NotAWordError(ValueError):
-    """A tokenizer returned something else than a word.
+    """A tokenizer returned something other than a word.
 
     Attributes:
         word: Number that it returned.
@@ -105,14 +105,14 @@ class WordTable:
         return self._refuse
 
     def refuse(self, word: str, place: str) -> None:
-        """Notes a word with another character.
+        """Records a word with a character outside the alphabet.
 
         Args:
             word: The word.
             place: Its position.
 
         Raises:
-            PopulationError: If enough were seen to show.
+            PopulationError: If enough were recorded for a message.
         """
         self._offenders.append(f"{word!r} ({place})")
         if len(self._offenders) == _MAX_OFFENDERS:
@@ -149,7 +149,7 @@ class WordTable:
         """Returns the kept words in the order of their spelling.
 
         Returns:
-            The words, and of each id the word's place among them: int64 [num_words].
+            The words, and each id's position among them: int64 [num_words].
         """
         words = [word for word, code in self._codes.items() if code >= 0]
         order = sorted(range(len(words)), key=words.__getitem__)

@@ -1,1 +1,1 @@
-"""Synthetic clients: words and sentences of a known law."""
+"""Synthetic clients: words and sentences from a known distribution."""

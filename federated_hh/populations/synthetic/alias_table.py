@@ -10,10 +10,9 @@ _THRESHOLD_BITS = 40
 class AliasTable:
     """Walker's alias method on integers: exact for probabilities rounded to 2**-40.
 
-    The number of cells is a power of two and the probabilities are rounded to
-    multiples of 2**-40 of a cell, so that neither choice of a draw has a rounding
-    error of its own. Source: Walker 1977; Vose 1991, whose loop is done here by
-    cumulative sums.
+    The number of cells is a power of two and the probabilities are rounded to multiples
+    of 2**-40 of a cell, so neither choice of a draw adds a rounding error. Source:
+    Walker 1977; Vose 1991, whose loop is done here by cumulative sums.
     """
 
     def __init__(self, weights: np.ndarray):
@@ -70,8 +69,8 @@ class AliasTable:
 def _fill_cells(mass: np.ndarray, full: int) -> tuple[np.ndarray, np.ndarray]:
     """Pours the outcomes' masses into cells of two outcomes each.
 
-    Heavy outcomes (more than a cell) fill up the light ones' cells one after the other,
-    each until what is left of it fits into its own cell, which the next one fills up.
+    Heavy outcomes (more than a cell) fill up the light ones' cells one after another,
+    each until its remainder fits into its own cell, which the next one fills up.
 
     Args:
         mass: int64 [cells], summing to cells * full.
@@ -90,7 +89,7 @@ def _fill_cells(mass: np.ndarray, full: int) -> tuple[np.ndarray, np.ndarray]:
     # A light cell is filled by the first heavy outcome not yet used up before it.
     alias[light] = heavy[np.searchsorted(spare, missing[:-1], side="right")]
     # A heavy outcome is used up by the first light cell that takes its spare mass or
-    # more; what it overdraws is missing from its own cell.
+    # more; the excess is missing from its own cell.
     overdrawn = missing[np.searchsorted(missing, spare, side="left")] - spare
     threshold[heavy] = full - overdrawn
     alias[heavy[:-1]] = heavy[1:]

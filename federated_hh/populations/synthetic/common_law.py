@@ -1,4 +1,4 @@
-"""The law of words that all synthetic clients have in common."""
+"""The distribution of words that all synthetic clients share."""
 
 import dataclasses
 from typing import Self
@@ -12,7 +12,7 @@ from federated_hh.randomness import streams
 
 @dataclasses.dataclass(frozen=True)
 class Trends:
-    """Words in fashion, which everybody types more often than English has them.
+    """Words in fashion, which all clients type more often than in English.
 
     `num_words` of the words that are kept, a uniform draw by the seed. A word kept is
     with probability `share` one of these, the k-th with a chance proportional to
@@ -65,7 +65,7 @@ class CommonLaw:
 
     @classmethod
     def of(cls, options: population_options.PopulationOptions) -> Self:
-        """Returns the common law that a population's options say."""
+        """Returns the common law of a population's options."""
         ranks = None
         if options.common_law == "pitman_yor":
             ranks = (options.common_discount, options.common_concentration)

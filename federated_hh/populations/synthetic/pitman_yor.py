@@ -1,4 +1,4 @@
-"""The Pitman-Yor process: how often words come again, and how common words are.
+"""The Pitman-Yor process of word repetitions and word frequencies.
 
 Pitman and Yor 1997, with discount d in [0, 1) and concentration a > -d. Of a sequence
 of draws, the (n + 1)-st is a new draw from a common law with chance
@@ -12,10 +12,10 @@ draws are guests, new ones open a table, the others sit down at one.
 
 import numpy as np
 
-# Beyond e**-700 there is no number to take the logarithm of.
+# Below e**-700 floats have no number to take the logarithm of.
 _LARGEST_LOGIT = 700.0
 _STEPS = 140_001
-# Guests who are seated at a time: few enough for the processor's caches.
+# Guests seated at a time: few enough for the processor's caches.
 _GUESTS_AT_ONCE = 1 << 15
 
 
@@ -34,7 +34,7 @@ def seat(
     follows from all pointers at once, in a few passes over all guests.
 
     Args:
-        rng: Source of randomness: one uniform number a guest.
+        rng: Source of randomness: one uniform number per guest.
         lengths: Integers [restaurants], at least 0: guests of each.
         discount: d, in [0, 1).
         concentration: a, above -d.
@@ -93,7 +93,7 @@ def _seat(
 def expected_masses(
     discount: float, concentration: float, size: int
 ) -> tuple[np.ndarray, float]:
-    """Returns how likely the words of a Pitman-Yor law are, by rank.
+    """Returns the word probabilities of a Pitman-Yor law, by rank.
 
     The law's masses are random. On average those above x are
 
@@ -127,7 +127,7 @@ def expected_masses(
     edges = np.interp(np.arange(size + 1), above, logits)
     shares = special.betainc(second, first, special.expit(-edges))
     shares[0] = 0.0  # exactly
-    # Neighbours may differ by less than what interpolation leaves.
+    # Neighbours may differ by less than the interpolation error.
     return np.sort(np.diff(shares))[::-1], float(1.0 - shares[-1])
 
 

@@ -1,10 +1,10 @@
 """Synthetic English: clients who type words at the frequencies of real English.
 
 Each client types T words, independently of the others, where T is log-normal, rounded
-up, and at most 100,000. What is typed is cut and filtered like a file's text. The words
-kept are drawn independently from a law that all clients have in common, by default the
+up, and at most 100,000. Typed text is cut and filtered like a file's text. The kept
+words are drawn independently from a law that all clients share, by default the
 frequencies of the large English list of the wordfreq package (318,465 words of books,
-subtitles, news, web pages, Twitter and Reddit); see `common_law`. Or everyone has
+subtitles, news, web pages, Twitter and Reddit); see `common_law`. Or clients have
 habits: a client's words are a Pitman-Yor process over the common law; see `pitman_yor`.
 """
 
@@ -39,16 +39,16 @@ MAX_WORDS_PER_CLIENT = typed_numbers.MAX_WORDS_PER_CLIENT
 # client gets: with a change, `population.prepare` has to count a new format version.
 _MAX_CLIENTS_PER_CHUNK = 1 << 13
 _MAX_WORDS_KEPT_PER_CHUNK = 1 << 18
-# How much more often a client may have a word than those of the first chunk.
+# Margin of the disk estimate over the clients of the first chunk.
 _ROOM_FOR_COUNTS = 4
 
 
 class WordsPerClient:
-    """The law of the number of words a client types.
+    """The distribution of the number of words that a client types.
 
     T = min(ceil(exp(mu + sigma * Z)), MAX_WORDS_PER_CLIENT), Z standard normal. mu is
-    such that the mean of T, rounding and bound included, is what was asked for. With
-    sigma = 0, T is the mean itself.
+    such that the mean of T, rounding and bound included, is the wanted mean. With sigma
+    = 0, T is the mean itself.
 
     Attributes:
         mean: The mean of T.
@@ -99,16 +99,15 @@ class WordsPerClient:
 
 
 class Typing:
-    """The fate of a typed word: the words kept of it, with probabilities.
+    """The outcome of a typed word: its kept words, with probabilities.
 
-    Typed words of which nothing is kept are thinned out exactly: of T typed words a
-    binomial number is kept, and those are drawn from the distribution given that.
+    Typed words without a kept word are thinned out exactly: of T typed words a binomial
+    number is kept, drawn from the conditional distribution.
 
     Attributes:
-        keep_probability: Probability that something of a typed word is kept.
+        keep_probability: Probability that a typed word yields a kept word.
         dropped_probabilities: Probability that nothing is kept, by reason.
-        share_beyond: The part of the common law that it gives to words that
-            the list lacks.
+        share_beyond: The common law's share of words outside the list.
     """
 
     def __init__(self, kept: kept_words.KeptWords, law: common_law.CommonLaw) -> None:
@@ -136,16 +135,15 @@ class Typing:
         clients: np.ndarray,
         times: np.ndarray | None = None,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-        """Draws typed words of which something is kept.
+        """Draws typed words that yield kept words.
 
         Args:
             rng: Source of randomness.
-            clients: Integers [n], who types each.
-            times: Integers [n], how often; None for once.
+            clients: Integers [n], the client of each.
+            times: Integers [n], counts; None for ones.
 
         Returns:
-            Who has each kept word, the word's id, and how often, in the order of
-            typing.
+            Client, word id and count of each kept word, in the order of typing.
         """
         outcomes = self._alias_table.draw(rng, len(clients))
         if len(self._flat) == len(self._lengths):  # one word each
@@ -175,7 +173,7 @@ def _chunk(
         typing: The law that the words are typed by.
 
     Returns:
-        The clients, and how many typed words were dropped for each reason.
+        The clients, and the number of typed words dropped for each reason.
     """
     seeds = np.random.SeedSequence(options.seed, spawn_key=(index,))
     rng = np.random.Generator(np.random.SFC64(seeds))
@@ -198,7 +196,7 @@ def _chunk(
 
 
 def _bytes_per_client(rows: canonical_rows.Rows, num_words: int) -> float:
-    """Returns what a client takes on the disk at most, by the first clients."""
+    """Returns an upper estimate of a client's bytes on disk, from the first clients."""
     packing = packed_entries.Packing.of(num_words)
     # A client of the rest may have a word much more often; then entries of eight bytes
     # are written while those of four are still there.
@@ -212,7 +210,7 @@ def _check_disk(
     options: population_options.PopulationOptions,
     bytes_per_client: float,
 ) -> None:
-    """Refuses a population that will not fit, by what the first clients take."""
+    """Refuses a population that will not fit, judging by the first clients."""
     memory.check_disk(
         writer.directory,
         int(options.num_clients * bytes_per_client),
@@ -234,16 +232,16 @@ def build(
 
     Args:
         writer: The writer of the population.
-        options: The number of clients, the law of words a client, the seed, and what
-            becomes of clients without words.
-        tokenizer: Cuts what is typed.
+        options: The number of clients, the law of words per client, the seed, and the
+            treatment of clients without words.
+        tokenizer: Cuts typed text.
         table: Filters the words.
-        identity: All that decides the population, by which what is kept of the word
-            list is found again; see `population.describe`. None to compute it.
-        threads: Thread count; None for one a core. The result does not depend on it.
+        identity: Everything that decides the population, for finding the cached kept
+            words; see `population.describe`. None to compute it.
+        threads: Thread count; None for one per core. The result does not depend on it.
 
     Returns:
-        "client_ids" for the writer, and what is known of the data.
+        "client_ids" for the writer, and facts about the data.
 
     Raises:
         PopulationError: If no client has a word.
@@ -299,7 +297,8 @@ def build(
     if empty == num_clients:
         raise verified_files.PopulationError(
             f"none of the {num_clients} clients has a word left after the tokenizer, "
-            "the alphabet and the known words; take more clients or words a client."
+            "the alphabet and the known words; ask for more clients or more words "
+            "per client."
         )
     return {
         "client_ids": None,

@@ -1,4 +1,4 @@
-"""Synthetic sentences: a language with context to learn, whose law is known.
+"""Synthetic sentences: a language with context to learn, of known distribution.
 
 Words are those of the English list (`word_list.english`), as far as a sentence
 tokenizer leaves them whole, with their frequencies q. A sentence has N words, where
@@ -6,15 +6,15 @@ tokenizer leaves them whole, with their frequencies q. A sentence has N words, w
     P(N = n) = (1 - p)^(n - 1) p,   p = 1 / mean_sentence_words,
 
 so that it ends after each word with the same probability p. Its first word is drawn
-from q. Each of the `context_words` most frequent words has a list of followers of its
-own: `num_followers` words drawn from q, once, by the population's seed; the j-th has a
+from q. Each of the `context_words` most frequent words has its own list of followers:
+`num_followers` words drawn from q, once, by the population's seed; the j-th has a
 weight proportional to 1/j, and a word drawn twice has both weights. After such a word
 the next one is, with probability `context_strength`, one of its followers, and else
 drawn from q; after any other word it is drawn from q. That is a Markov chain of first
 order.
 
 A client writes S sentences, independently of what is in them, where S is a log-normal
-number, rounded up, such that the mean number of words is what was asked for.
+number, rounded up, such that the mean number of words is the wanted one.
 """
 
 import contextlib
@@ -33,8 +33,7 @@ from federated_hh.populations.options import population_options
 from federated_hh.populations.synthetic import alias_table, synthetic_english, word_list
 from federated_hh.randomness import streams
 
-# Of a chunk. Part of the law of the random numbers: a change makes other populations of
-# the same seed.
+# Clients per chunk. A change changes the populations of a given seed.
 _WORDS_IN_CHUNK = 1 << 19
 _BYTES_OF_A_NAME = 26  # a client's number, its text and where that starts
 
@@ -77,7 +76,7 @@ class SyntheticLanguage:
         self.options = options
         self.words = tuple(words)
         self._from_frequencies = alias_table.AliasTable(frequencies)
-        # What is drawn, to the last bit.
+        # Identity of the drawn values, to the last bit.
         drawn = self._from_frequencies.probabilities()
         self.frequencies = drawn[: len(words)]
         weights = 1.0 / np.arange(1, options.num_followers + 1)
@@ -131,7 +130,7 @@ class SyntheticLanguage:
         """
         starts = np.cumsum(lengths) - lengths
         result = np.empty(int(lengths.sum()), np.int64)
-        # The longest first, so that those that go on are in front.
+        # The longest first, so that unfinished ones are in front.
         order = np.argsort(-lengths, kind="stable")
         starts, lengths = starts[order], lengths[order]
         previous = self._from_frequencies.draw(random, len(lengths))
@@ -183,8 +182,9 @@ def sentences_per_client(
         wanted = "above 1" if sigma > 0 else "a whole number from 1 on"
         raise verified_files.PopulationError(
             f"mean_words_per_client is {words:g} and mean_sentence_words "
-            f"{language.mean_sentence_words:g}: that makes {mean:g} sentences a "
-            f"client; it has to be {wanted} where words_per_client_sigma is {sigma:g}."
+            f"{language.mean_sentence_words:g}, which makes {mean:g} sentences per "
+            f"client; that has to be {wanted} with a words_per_client_sigma of "
+            f"{sigma:g}."
         )
     return synthetic_english.WordsPerClient(mean, sigma)
 

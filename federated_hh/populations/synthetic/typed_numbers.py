@@ -11,7 +11,7 @@ MAX_WORDS_PER_CLIENT = 100_000
 
 
 class TypedNumbers:
-    """The law of a number that is one of a list, each place of it as likely.
+    """The uniform distribution over the entries of a list of numbers.
 
     Attributes:
         mean: The mean of the list.
@@ -35,11 +35,11 @@ def read(path: str) -> TypedNumbers:
     """Reads a list of numbers.
 
     Args:
-        path: The path of a file with a whole number a line, from 1 to
+        path: Path of a file with one whole number per line, from 1 to
             `MAX_WORDS_PER_CLIENT`; possibly compressed (.gz, .xz, .zst).
 
     Raises:
-        PopulationError: If the file cannot be read, or a line is no such number.
+        PopulationError: If the file cannot be read, or a line is not such a number.
     """
     path = os.path.expanduser(path)
     numbers = []
@@ -49,10 +49,12 @@ def read(path: str) -> TypedNumbers:
             number = int(text) if text.isascii() and text.isdigit() else 0
             if not 1 <= number <= MAX_WORDS_PER_CLIENT:
                 raise verified_files.PopulationError(
-                    f"{path}:{place}: {text!r:.40} is no number of words in "
-                    f"1..{MAX_WORDS_PER_CLIENT}."
+                    f"{path}:{place}: {text!r:.40} is not a number of words; it has "
+                    f"to be in 1..{MAX_WORDS_PER_CLIENT}."
                 )
             numbers.append(number)
     if not numbers:
-        raise verified_files.PopulationError(f"{path}: there are no numbers.")
+        raise verified_files.PopulationError(
+            f"{path}: the file has no numbers; it needs one per line."
+        )
     return TypedNumbers(np.array(numbers))

@@ -40,17 +40,17 @@ def read(path: str, needs_counts: bool) -> dict[str, float]:
     """Reads a list of words.
 
     Args:
-        path: The path of a file with a word a line, or a word, a tab and its count;
+        path: Path of a file with one word per line, or a word, a tab and its count;
             UTF-8, possibly compressed (.gz, .xz, .zst).
-        needs_counts: Whether a line without a count is an error. Else the file's order
-            is that of the frequencies, and counts are not looked at.
+        needs_counts: Whether a line without a count is an error. Otherwise the file's
+            order gives the frequencies, and counts are ignored.
 
     Returns:
-        Words with counts, above 0, the most frequent first; without counts those fall
-        by one a word.
+        Words with counts, above 0, the most frequent first; without counts they fall by
+        one per word.
 
     Raises:
-        PopulationError: If the file cannot be read, or a line is not what it has to be.
+        PopulationError: If the file cannot be read, or a line has another form.
     """
     path = os.path.expanduser(path)
     found: dict[str, float] = {}

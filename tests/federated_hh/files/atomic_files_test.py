@@ -78,7 +78,7 @@ class AtomicFilesTest(absltest.TestCase):
     def test_a_directory_without_its_last_file_does_not_appear(self):
         target = self.parent / "made"
         with (
-            self.assertRaisesRegex(ValueError, f"{target} was not finished: .* no end"),
+            self.assertRaisesRegex(ValueError, f"{target} is incomplete: it lacks end"),
             atomic_files.new_directory(target, last="end") as partial,
         ):
             (partial / "begin").write_text("")

@@ -131,14 +131,14 @@ class FullDiskTest(absltest.TestCase):
 
     def test_unfinished_population(self):
         with (
-            self.assertRaisesRegex(ValueError, "was not finished"),
+            self.assertRaisesRegex(ValueError, "is incomplete"),
             column_writer.new_population(self.parent / "p") as writer,
         ):
             one = np.ones(1, np.int64)
             writer.set_words(["a", "b"])
             writer.append_rows(canonical_rows.Rows(one, one, one, one))
         with (
-            self.assertRaisesRegex(ValueError, "was not finished"),
+            self.assertRaisesRegex(ValueError, "is incomplete"),
             client_text.new_text(self.parent / "t") as partial,
         ):
             client_text.ClientTextWriter(partial).close()

@@ -91,7 +91,7 @@ class MemoryTest(absltest.TestCase):
         self._machine(511)
         with self.assertRaisesRegex(
             verified_files.PopulationError,
-            "only 0.5 GiB of memory are left, with 10 distinct words and 20 client ids",
+            "only 0.5 GiB of memory are available, with 10 distinct words and 20 client",
         ):
             memory.check(10, 20)
 
@@ -100,7 +100,7 @@ class MemoryTest(absltest.TestCase):
         memory.check_needed(512 * _MIB, "a thing (--size)")
         with self.assertRaisesRegex(
             verified_files.PopulationError,
-            r"a thing \(--size\) takes about 0.5 GiB of memory, and 1.0 GiB are left",
+            r"a thing \(--size\) takes about 0.5 GiB of memory, and 1.0 GiB are avail",
         ):
             memory.check_needed(512 * _MIB + 1, "a thing (--size)")
 

@@ -195,19 +195,19 @@ class TablesTest(parameterized.TestCase):
             pd.DataFrame({"a": pd.to_datetime(["2026-11-22"])}),
             "column 'a' .* Timestamp",
         ),
-        (pd.DataFrame({1: [1]}), "name of a column has to be a text, got 1"),
-        (pd.DataFrame(), "needs columns of different names, got \\[\\]"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "different names"),
+        (pd.DataFrame({1: [1]}), "column name is 1; it has to be a string"),
+        (pd.DataFrame(), "columns are \\[\\]; it needs at least one"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "and different names"),
     )
     def test_cannot_be_written(self, table, message):
         with self.assertRaisesRegex((TypeError, ValueError), message):
             tables.write(table)
 
     @parameterized.parameters(
-        ("", "line 1: a table starts with"),
-        ("\n", "line 1: a table starts with"),
-        ("a,a\n1,2\n", "line 1: columns of the same name"),
-        ("a,b\n1,2\n3\n", "line 3: 1 cells in a table of 2 columns"),
+        ("", "line 1 is empty"),
+        ("\n", "line 1 is empty"),
+        ("a,a\n1,2\n", "line 1: the columns are .* differ"),
+        ("a,b\n1,2\n3\n", "line 3: 1 cells; the table has 2 columns"),
         ("a\n1\nsun\n'\\q\n", 'line 4: "\'\\\\\\\\q" has a backslash'),
         ('a\n"sun\n', "line 2: unexpected end of data"),
         (b"a\n\xff\n", "can't decode byte 0xff"),

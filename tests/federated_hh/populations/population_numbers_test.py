@@ -72,7 +72,7 @@ class NumbersTest(absltest.TestCase):
         self.assertAlmostEqual(found / expected, 1, delta=0.25)
 
     def test_clients_without_words(self):
-        with self.assertRaisesRegex(ValueError, "clients with words"):
+        with self.assertRaisesRegex(ValueError, "no client has words"):
             population_numbers.Numbers(_rows([[(0, 1)], []]))
 
 

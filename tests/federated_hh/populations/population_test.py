@@ -50,7 +50,7 @@ class OptionsTest(parameterized.TestCase):
         ("num_clients", 0, r"=0: has to be an integer in \[1, 2147483647\]"),
         ("mean_words_per_client", 0.5, "=0.5: has to be a"),
         ("mean_words_per_client", float("nan"), "=nan: has to be a"),
-        ("mean_words_per_client", 1.0, "has to be a mean above 1"),
+        ("mean_words_per_client", 1.0, "has to be above 1"),
         ("words_per_client_sigma", 3.5, r"has to be a number in \[0, 3\]"),
         ("trending_share", 1.0, r"has to be a number in \[0, 1\)"),
         ("trending_words", 0, "=0: has to be a"),
@@ -59,7 +59,7 @@ class OptionsTest(parameterized.TestCase):
         ("source", "", "source=: has to be"),
         ("alphabet", "", "alphabet=: has to have"),
         ("count_column", "n", "count_column=n: needs word_column"),
-        ("csv_columns", ("a", "a"), "no name twice"),
+        ("csv_columns", ("a", "a"), "has a duplicate name"),
     )
     def test_out_of_range(self, name, value, regex):
         with self.assertRaisesRegex(ValueError, regex):
@@ -307,7 +307,7 @@ class ProcessesTest(absltest.TestCase):
         output, errors = process.communicate()
         self.assertEqual((process.returncode, output), (1, ""), errors)
         self.assertRegex(
-            errors, r"error: .*only [\d.,]+ [GM]iB of memory are left, with 7 "
+            errors, r"error: .*only [\d.,]+ [GM]iB of memory are available, with 7 "
         )
         self.assertEmpty(os.listdir(self.cache))
 

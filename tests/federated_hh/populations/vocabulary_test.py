@@ -48,7 +48,7 @@ class VocabularyTest(parameterized.TestCase):
         (_SPECIAL + "a\n\nb\n", "has ''"),
         (_SPECIAL + "a b\n", "has 'a b'"),
         (_SPECIAL + "<oov>\n", "has '<oov>'"),
-        (b"\xff\n", ":1: bytes that are not UTF-8"),
+        (b"\xff\n", ":1: the line is not UTF-8"),
     )
     def test_bad_files(self, contents, regex):
         path = self.directory / "v.txt"
@@ -81,7 +81,9 @@ class VocabularyTest(parameterized.TestCase):
         # b comes three times, a twice, then c, d, e once each in this order.
         found = vocabulary.Vocabulary.from_public_text(options, tokenizer, 4)
         self.assertEqual(found.words, ("b", "a", "c", "d"))
-        with self.assertRaisesRegex(ValueError, "5 distinct words, fewer than the 6"):
+        with self.assertRaisesRegex(
+            ValueError, "5 distinct words, fewer than the vocabulary's 6"
+        ):
             vocabulary.Vocabulary.from_public_text(options, tokenizer, 6)
         with self.assertRaisesRegex(ValueError, "size is 0"):
             vocabulary.Vocabulary.from_public_text(options, tokenizer, 0)

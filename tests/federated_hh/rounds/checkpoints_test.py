@@ -76,7 +76,7 @@ class CheckpointsTest(absltest.TestCase):
         contents = bytearray(path.read_bytes())
         contents[5000] ^= 1
         path.write_bytes(contents)
-        with self.assertRaisesRegex(run_files.RunDirectoryError, "another SHA-256"):
+        with self.assertRaisesRegex(run_files.RunDirectoryError, "its SHA-256 is not"):
             checkpoints.read(self.folder.path, saved)
         # A file that is none of NumPy's, whose hash is right.
         path.write_bytes(b"text")

@@ -411,7 +411,7 @@ class RefusedTest(ContractTestCase):
         path = self.interrupted(case)
         with (
             mock.patch.object(software, "digest", return_value="other"),
-            self.assertRaisesRegex(record.RecordError, "other versions of this"),
+            self.assertRaisesRegex(record.RecordError, "with other code, packages"),
         ):
             self.start(case, self.make(case), path, resume=True)
         other = noise_keys.NoiseKey(8, is_secret=True)
@@ -463,7 +463,7 @@ class RefusedTest(ContractTestCase):
             run.run(algorithm, directory, **options)
         with (
             run_directory.RunDirectory.resume(path, **same) as directory,
-            self.assertRaisesRegex(record.RecordError, "began with another plan"),
+            self.assertRaisesRegex(record.RecordError, "has another plan"),
         ):
             run.run(self.make("tally", data="b"), directory, **options)
 
@@ -474,7 +474,9 @@ class RefusedTest(ContractTestCase):
         beyond = json.dumps(last | {"number": last["number"] + 1}) + "\n"
         path = self.interrupted("tally")
         pathlib.Path(path, "simulator", "rounds.jsonl").write_text(lines + beyond)
-        with self.assertRaisesRegex(record.RecordError, "1 more rounds than the run"):
+        with self.assertRaisesRegex(
+            record.RecordError, "1 rounds? after the last round"
+        ):
             self.start("tally", self.make("tally"), path, resume=True)
 
     def other_cohort(self, line):
@@ -489,7 +491,7 @@ class RefusedTest(ContractTestCase):
         kind = type(algorithm.plan.sampler)
         with (
             mock.patch.object(kind, "draw", return_value=drawn),
-            self.assertRaisesRegex(ValueError, "a client twice"),
+            self.assertRaisesRegex(ValueError, "a duplicate client"),
         ):
             self.start("tally", algorithm)
 

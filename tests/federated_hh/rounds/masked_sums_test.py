@@ -122,7 +122,7 @@ class BlockRoundTest(MaskedTestCase):
         if largest == 29:
             cohort[0] = 1
         with self.assertRaisesRegex(
-            runtime.SecureSumError, r"to weighted goes from .*\[0, " + str(largest)
+            runtime.SecureSumError, r"to weighted are from .*\[0, " + str(largest)
         ):
             self.ask(_masking(), _work, {"number": 1, "weighted": largest}, cohort)
 
@@ -325,8 +325,8 @@ class FailedSumTest(parameterized.TestCase):
             for resume in (False, True):
                 with self.assertRaisesRegex(
                     messages.MaskedSumError,
-                    "8 of 20 clients are left .* Nothing was released. --resume asks "
-                    "the same clients once more, with other keys",
+                    "8 of 20 clients remained .* Nothing was released. --resume asks "
+                    "the same clients again, with new keys",
                 ):
                     self.start("run", resume)
             done = self.start("run", resume=True)
@@ -396,13 +396,13 @@ class OptionsTest(parameterized.TestCase):
     def test_too_much(self):
         masking = _masking()
         with self.assertRaisesRegex(
-            ValueError, r"about \d\d minutes a round; most_minutes is 30: raise it"
+            ValueError, r"about \d\d minutes per round; most_minutes is 30: raise it"
         ):
             masking.check(6500, 2_400_000, 2**33)
         with (
             mock.patch.object(memory, "available_bytes", return_value=1000),
             self.assertRaisesRegex(
-                ValueError, "1.0 MiB of memory, of which 0.0 MiB are"
+                ValueError, "1.0 MiB of memory, and 0.0 MiB are available"
             ),
         ):
             masking.check(100, 1000, 1)

@@ -81,7 +81,7 @@ class DisjointCohortsTest(parameterized.TestCase):
     def test_nobody_who_took_part_is_asked_again(self):
         sampler = samplers.DisjointCohorts(10, 2)
         [first, _], places = _cohorts(sampler, 2)
-        message = "2 cohorts took part before, and 2 of its clients"
+        message = "2 cohorts took part before, with 2 of this round's clients"
         with self.assertRaisesRegex(samplers.ClientTakesPartTwiceError, message):
             sampler.draw(places, 0, _stream(1))
         # As many cohorts as there were, of clients who were in them.

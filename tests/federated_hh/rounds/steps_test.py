@@ -91,8 +91,8 @@ class AskTest(absltest.TestCase):
 
     def test_cohorts_of_no_sampler(self):
         for wrong, what in (
-            (np.r_[0, 0:19], "a client twice"),
-            (np.arange(20)[::-1], "not ascending"),
+            (np.r_[0, 0:19], "a duplicate client"),
+            (np.arange(20)[::-1], "not sorted"),
             (np.arange(19), "shape"),
             (np.arange(-1, 19), "from -1 to 18"),
             (np.arange(21, 41), "from 21 to 40"),

@@ -353,8 +353,8 @@ class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
         # Never more than about 60% x 50% of the devices are there at once.
         (dict(cohort_size=60, availability=timers.DiurnalAvailability()), "at most"),
-        (dict(cohort_size=60, timer_hours=200), "at most 40 were available"),
-        (dict(cohort_size=90, drop_out=0.9), "rounds failed for want of reports"),
+        (dict(cohort_size=60, timer_hours=200), "at most 40 of them were available"),
+        (dict(cohort_size=90, drop_out=0.9), "rounds failed with too few reports"),
     )
     def test_a_goal_that_cannot_be_met_stops_the_run(self, options, regex):
         rule = timers.Timers(num_clients=100, num_rounds=2, **options)

@@ -86,7 +86,7 @@ class RunDirectoryTest(parameterized.TestCase):
         with _create(self.path) as run:
             run.released.write_text("taken", "")
             with self.assertRaisesRegex(
-                run_directory.RunDirectoryError, "taken/simulator cannot be made"
+                run_directory.RunDirectoryError, "taken/simulator cannot be created"
             ):
                 run.part("taken")
 
@@ -122,12 +122,14 @@ class RunDirectoryTest(parameterized.TestCase):
         os.makedirs(os.path.dirname(self.path))
         with open(self.path, "w"):
             pass
-        with self.assertRaisesRegex(run_directory.RunDirectoryError, "cannot be made"):
+        with self.assertRaisesRegex(
+            run_directory.RunDirectoryError, "cannot be created"
+        ):
             _create(os.path.join(self.path, "below"))
 
     @parameterized.parameters(
         ({"program": "q"}, "a run of p, not q"),
-        ({"facts": {"population": "xyz"}}, "population = 'abc', now it is 'xyz'"),
+        ({"facts": {"population": "xyz"}}, "population = 'abc', and it is now 'xyz'"),
     )
     def test_resume_of_something_else(self, changes, message):
         _create(self.path).close()
@@ -139,7 +141,7 @@ class RunDirectoryTest(parameterized.TestCase):
         _create(self.path, facts=facts).close()
         _resume(self.path, facts=dict(facts)).close()
         for other in ({"shape": (1, 3)}, {"missing": 0.0}, {"most": 1e308}):
-            with self.assertRaisesRegex(run_directory.RunDirectoryError, "now it is"):
+            with self.assertRaisesRegex(run_directory.RunDirectoryError, "it is now"):
                 _resume(self.path, facts=facts | other)
 
     def test_edited_flags_are_refused(self):
@@ -150,7 +152,7 @@ class RunDirectoryTest(parameterized.TestCase):
             stream.write("--seed=1\n--epsilon=2\n")
         for read in (run_record.flags_of, _resume):
             with self.assertRaisesRegex(
-                run_directory.RunDirectoryError, "flags.txt is not what the run began"
+                run_directory.RunDirectoryError, "flags.txt differs from the flags"
             ):
                 read(self.path)
 
@@ -166,7 +168,7 @@ class RunDirectoryTest(parameterized.TestCase):
         _create(self.path).close()
         self._edit("run.json", b"--seed=1", b"--seed=2")
         with self.assertRaisesRegex(
-            run_directory.RunDirectoryError, "run.json: its flags are not what"
+            run_directory.RunDirectoryError, "run.json: its flags changed after"
         ):
             _resume(self.path)
 
@@ -180,13 +182,13 @@ class RunDirectoryTest(parameterized.TestCase):
         with (
             _resume(self.path) as run,
             self.assertRaisesRegex(
-                run_directory.RunDirectoryError, "checkpoint.jsonl is of a run with oth"
+                run_directory.RunDirectoryError, "checkpoint.jsonl belongs to a run"
             ),
         ):
             run.load_checkpoint()
 
     @parameterized.parameters(
-        (b"\xff\xfe", "damaged|is not what"), (b"[" * 10**5, "damaged|is not what")
+        (b"\xff\xfe", "damaged|differs"), (b"[" * 10**5, "damaged|differs")
     )
     def test_every_damaged_file_is_named(self, contents, message):
         for name in ("run.json", "flags.txt", "simulator/facts.json"):
@@ -298,7 +300,7 @@ class RunDirectoryTest(parameterized.TestCase):
         with (
             _resume(self.path) as run,
             self.assertRaisesRegex(
-                run_directory.RunDirectoryError, "is of a run with other"
+                run_directory.RunDirectoryError, "belongs to a run with other"
             ),
         ):
             run.load_checkpoint()

@@ -18,7 +18,7 @@ class RoundMetricsTest(absltest.TestCase):
         )
 
     def test_a_name_is_in_one_part_only(self):
-        with self.assertRaisesRegex(ValueError, "votes is in both parts"):
+        with self.assertRaisesRegex(ValueError, "'votes' is in both the released"):
             files.RoundMetrics({"votes": 1}, {"votes": 17})
 
 

@@ -45,7 +45,7 @@ class ClientTextTest(parameterized.TestCase):
         self.assertFalse(unknown.keeps_empty_clients)
 
     @parameterized.parameters(
-        ([("a", [[1]]), ("a", [[1]])], "comes twice"),
+        ([("a", [[1]]), ("a", [[1]])], "is a duplicate"),
         ([("a", [[1], []])], "sentence_lengths has 0"),
         ([("a", [[-1]])], r"lie in -1..-1"),
         ([("a", [[2**31]])], "to be in"),
@@ -65,7 +65,7 @@ class ClientTextTest(parameterized.TestCase):
         words = client_words.ClientWords.from_rows(
             self.directory / "w", [("ann", [("sun", 1)])]
         )
-        with self.assertRaisesRegex(ValueError, "holds no sentences"):
+        with self.assertRaisesRegex(ValueError, "holds clients' words, not sentences"):
             client_text.ClientText.open(words.directory)
         os.truncate(text.column_path("tokens"), 4)
         with self.assertRaisesRegex(ValueError, "has 4 bytes, 24 bytes were written"):

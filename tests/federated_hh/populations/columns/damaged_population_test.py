@@ -132,7 +132,7 @@ class DamagedFilesTest(parameterized.TestCase):
         second = client_words.ClientWords.from_rows(self.parent / "second", _ROWS[:1])
         shutil.copytree(self.words / "derived", self.parent / "second" / "derived")
         with self.assertRaisesRegex(
-            verified_files.PopulationError, "not of this population"
+            verified_files.PopulationError, "belongs to another population"
         ):
             second.derived_column("one", lambda: np.arange(5))
 

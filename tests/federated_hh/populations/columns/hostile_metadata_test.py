@@ -129,7 +129,7 @@ class HostileMetadataTest(parameterized.TestCase):
         metadata["files"]["../outside.bin"] = metadata["files"]["entries.bin"]
         metadata["digest"] = raw_columns._digest(metadata)
         self.file.write_text(json.dumps(metadata))
-        with self.assertRaisesRegex(ValueError, "is no name of a column's file"):
+        with self.assertRaisesRegex(ValueError, "is not the name of a column's file"):
             client_words.ClientWords.open(self.directory)
 
     def _check_refused(self):
@@ -197,7 +197,7 @@ class PreparedTest(parameterized.TestCase):
         pathlib.Path(other.directory).rename(directory)
         with self.assertRaisesRegex(
             verified_files.PopulationError,
-            f"{directory} holds another population than its name says",
+            f"{directory} holds another population than its name implies",
         ):
             population.prepare(self.options, self.cache)
 

@@ -94,7 +94,7 @@ class PartitionFitTest(parameterized.TestCase):
         np.testing.assert_allclose(spread / stated, 1.0, atol=0.25)
 
     def test_nothing_to_say(self):
-        with self.assertRaisesRegex(ValueError, "no partition has two draws"):
+        with self.assertRaisesRegex(ValueError, "at least one partition needs two"):
             partition_fit.fit(np.ones(3, int), np.array([0, 1, 1, 2, 3]))
         # All are new, or all the same: no peak, and no error that would mean anything.
         for counts, splits in (([1] * 40, [0, 20, 40]), ([9, 9], [0, 1, 2])):

@@ -198,7 +198,7 @@ class RefusedFilesTest(files_test_case.FilesTestCase):
 
     def test_unknown_formats_and_encodings(self):
         path = self.write("a.dat", "user,text\nann,sun\n")
-        self.assert_refused(path, "does not tell the format")
+        self.assert_refused(path, "does not show the format")
         self.assert_refused(
             path, "encoding is 'klingon'", format="csv", encoding="klingon"
         )
@@ -241,7 +241,7 @@ class RefusedFilesTest(files_test_case.FilesTestCase):
 
     def test_a_line_without_end(self):
         path = self.write("a.jsonl", b" " * (opening.MAX_LINE_CHARACTERS + 1))
-        self.assert_refused(path, "longer than .* one record a line")
+        self.assert_refused(path, "longer than .* one record per line")
 
 
 if __name__ == "__main__":

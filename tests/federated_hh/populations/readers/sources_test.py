@@ -131,7 +131,7 @@ class SourcesTest(files_test_case.FilesTestCase):
             (where, "twice"),  # by the link
             (f"{where}/a.csv,{where}/[ab].csv", "a.csv comes twice: by .*a.csv' and"),
             (f"{where}/a.csv,{where}/../{where.name}/a.csv", "comes twice"),
-            (f"{where}/R*", "README: the name does not tell the format"),
+            (f"{where}/R*", "README: the name does not show the format"),
         ):
             with self.subTest(source=source):
                 self.assert_refused(source, regex)

@@ -84,7 +84,7 @@ class SqlClientDataTest(parameterized.TestCase):
             "no feature 'text' .*, tokens",
         ),
         (dict(text_column="score", max_bad_rows=0), "feature 'score' holds no text"),
-        (dict(user_column="who"), "--user_column=who: users are the clients"),
+        (dict(user_column="who"), "--user_column=who: the users are the database"),
     )
     def test_what_it_does_not_have(self, options, regex):
         with self.assertRaisesRegex(verified_files.PopulationError, regex):

@@ -392,9 +392,9 @@ class SyntheticEnglishTest(parameterized.TestCase):
         self.assertEqual(values.tolist(), [1, 7, 300])
         self.assertGreater(_chi_square_p(times, [0.25, 0.5, 0.25]), _FALSE_ALARM)
         for content, message in (
-            ("3\n0\n", "2: '0' is no number of words in 1..100000"),
-            ("1.5\n", "1: '1.5' is no number"),
-            ("", "there are no numbers"),
+            ("3\n0\n", "2: '0' is not a number of words; it has to be in 1..100000"),
+            ("1.5\n", "1: '1.5' is not a number"),
+            ("", "has no numbers"),
         ):
             path = self.create_tempfile(content=content).full_path
             with self.assertRaisesRegex(verified_files.PopulationError, message):
@@ -432,7 +432,9 @@ class SyntheticEnglishTest(parameterized.TestCase):
             self._build(common_words=path, **options)
 
     def test_nothing_left(self):
-        with self.assertRaisesRegex(verified_files.PopulationError, "is kept"):
+        with self.assertRaisesRegex(
+            verified_files.PopulationError, "no word of the word"
+        ):
             self._build(table=_table("☃"), num_clients=10)
 
     def test_refused_words_are_named(self):

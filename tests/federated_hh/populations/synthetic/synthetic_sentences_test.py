@@ -190,14 +190,17 @@ class BuildTest(parameterized.TestCase):
             self.assertFalse(np.array_equal(found, tokens))
 
     @parameterized.parameters(
-        (dict(mean_words_per_client=5.0), "1 sentences a client; it has to be above"),
+        (
+            dict(mean_words_per_client=5.0),
+            "1 sentences per client; that has to be above",
+        ),
         (
             dict(mean_words_per_client=7.0, words_per_client_sigma=0.0),
-            "makes 1.4 sentences a client; it has to be a whole number",
+            "makes 1.4 sentences per client; that has to be a whole number",
         ),
         (
             dict(mean_words_per_client=2.0, words_per_client_sigma=0.0),
-            "makes 0.4 sentences a client; it has to be a whole number from 1",
+            "makes 0.4 sentences per client; that has to be a whole number from 1",
         ),
     )
     def test_too_few_words_for_sentences(self, options, regex):
