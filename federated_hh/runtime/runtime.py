@@ -1,15 +1,15 @@
 """The one place that starts TFF workers and builds execution contexts.
 
-TFF 0.87 computes in a C++ process, `worker_binary`, that is spoken to over gRPC. The
-context that comes with TFF leaves that process behind when the program ends, hangs
-where SIGINT is ignored, fails where standard output is not a file, waits for ever
-for a worker that died, and leaks memory where cohort sizes vary. This one does not:
+TFF 0.87 computes in a C++ process, `worker_binary`, over gRPC. TFF's own context leaves
+that process behind when the program ends, hangs if SIGINT is ignored, fails if standard
+output is not a file, waits forever for a worker that died, and leaks memory if cohort
+sizes vary. This one does not:
 
     with runtime.tff_worker():
         votes = my_federated_computation(...)
 
 The worker dies with the program in every case, a SIGKILL included. A worker that dies
-on its own, or does not answer any more, is a `WorkerError`. Nobody else can reach it
+on its own, or stops answering, raises a `WorkerError`. Nobody else can reach it
 (`federated_hh.runtime.worker.worker`). Secure sums are checked (see
 `federated_hh.runtime.worker.secure_sums`).
 """
@@ -39,7 +39,7 @@ __all__ = [
 
 @contextlib.contextmanager
 def computing(*, max_concurrent_calls: int = -1) -> Iterator[None]:
-    """Runs TFF computations of the enclosed block as the program chose.
+    """Runs TFF computations of the enclosed block with the chosen engine and runtime.
 
     Args:
         max_concurrent_calls: Number of clients that each worker computes at once;
@@ -48,7 +48,7 @@ def computing(*, max_concurrent_calls: int = -1) -> Iterator[None]:
     Raises:
         WorkerError: As in `tff_worker`.
         SecureSumError: As in `tff_worker`.
-        ValueError: If what was chosen is not there, as a device.
+        ValueError: If the choice is not available, such as a device.
         EngineError: As in `engines.ray_engine.computing`.
     """
     chosen = engine_options.chosen().runtime
@@ -76,11 +76,11 @@ def tff_worker(
     max_concurrent_calls: int = -1,
     answer_timeout_seconds: float | None = ANSWER_TIMEOUT_SECONDS,
 ) -> Iterator[Worker]:
-    """Runs TFF computations of the enclosed block in a worker of its own.
+    """Runs TFF computations of the enclosed block in their own worker.
 
     Args:
-        call_timeout_seconds: Ends the worker, with a `WorkerError`, where one call of
-            a computation takes longer. None: no limit.
+        call_timeout_seconds: Ends the worker, with a `WorkerError`, if one call of a
+            computation takes longer. None: no limit.
         max_concurrent_calls: Limit, as in `Worker`.
         answer_timeout_seconds: Ends a worker that was stopped or hangs; see `Worker`.
 
@@ -88,9 +88,9 @@ def tff_worker(
         The worker, for its process id and port.
 
     Raises:
-        WorkerError: From the block, where the worker dies, hangs or takes too long.
-        SecureSumError: From the block, where a contribution to a secure sum is
-            negative or above its bound, or the sum leaves its integer type.
+        WorkerError: From the block, if the worker dies, hangs or takes too long.
+        SecureSumError: From the block, if a contribution to a secure sum is negative or
+            above its bound, or the sum leaves its integer type.
     """
     worker = Worker(max_concurrent_calls, answer_timeout_seconds)
     context = worker_context.WorkerContext(worker, call_timeout_seconds)

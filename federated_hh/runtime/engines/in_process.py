@@ -1,7 +1,7 @@
 """TFF's execution context over this program's own TensorFlow.
 
-TFF's worker computes on processors only. This context computes on whatever the
-program's TensorFlow reaches: GPUs and TPUs, and under a debugger.
+TFF's worker computes on processors only. This context computes on any device that the
+program's TensorFlow reaches, such as GPUs and TPUs, and under a debugger.
 """
 
 import functools
@@ -58,7 +58,7 @@ class Context(tff.framework.SyncContext):
 
         Args:
             device: Device, such as `/GPU:0`; None for TensorFlow's choice.
-            threads: Number of clients computed at once; None for one a core.
+            threads: Number of clients computed at once; None for one per core.
             is_compiled: Whether computations come in the form that is executed.
 
         Raises:
@@ -77,8 +77,9 @@ class Context(tff.framework.SyncContext):
         kind = comp.type_signature
         if type_analysis.contains(kind.result, _is_at_clients):
             raise ValueError(
-                f"a computation gives {kind.result}; in the program's own TensorFlow "
-                "it has to give values at the server: use --runtime=worker"
+                f"a computation returns {kind.result}; in the program's own "
+                "TensorFlow it has to return values at the server. Use "
+                "--runtime=worker"
             )
         cardinalities = cardinalities_utils.infer_cardinalities(arg, kind.parameter)
         with secure_sums.range_errors():

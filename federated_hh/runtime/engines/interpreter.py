@@ -1,9 +1,9 @@
 """Evaluation of TFF's building blocks in this program's own TensorFlow.
 
 A value is a tensor, a `structure.Struct` of values without names (types have them), a
-function, or a value at the clients. That one is computed for a client whose turn it is
-in an aggregation, and forgotten once it is added: a sum over clients holds the values
-of a few of them at a time.
+function, or a value at the clients. Such a value is computed for one client at a time
+during an aggregation, and freed once it is added: a sum over clients holds the values
+of only a few of them.
 """
 
 import functools
@@ -121,8 +121,8 @@ class Interpreter:
                 return self._intrinsics[block.uri]
         what = getattr(block, "uri", type(block).__name__)
         raise ValueError(
-            f"a computation uses {what}, which the program's own TensorFlow does not "
-            "do: use --runtime=worker"
+            f"a computation uses {what}, which --runtime=in_process does not support; "
+            "use --runtime=worker"
         )
 
     def _select(self, block: building_blocks.Selection, scope: _Scope) -> Any:
@@ -247,8 +247,8 @@ def ingested(value: Any, kind: tff.Type) -> Any:
 def _check_no_sequence(kind: tff.Type) -> bool:
     if isinstance(kind, tff.SequenceType):
         raise ValueError(
-            f"a computation takes or gives {kind}; in the program's own TensorFlow it "
-            "has to be of tensors: use --runtime=worker"
+            f"a computation takes or returns {kind}; with --runtime=in_process it has "
+            "to be tensors. Use --runtime=worker"
         )
     return False
 

@@ -53,13 +53,13 @@ def form_of(computation: Computation) -> mergeable.MergeableCompForm:
 
 
 def with_one_aggregation(computation: Computation) -> Computation:
-    """Returns a computation that adds all that it sums of a client at once.
+    """Returns a computation that adds all of a client's contributions at once.
 
-    Work of a client that several sums share is done once then. A computation in which a
-    sum depends on another stays as it is.
+    Client work that several sums share is then done once. A computation in which one
+    sum depends on another is returned unchanged.
 
     Args:
-        computation: Any; its secure sums have to have a meaning already.
+        computation: Any; its secure sums must already be replaced.
     """
     lowered, _ = tensorflow_tree_transformations.replace_intrinsics_with_bodies(
         computation.to_building_block()
@@ -101,7 +101,7 @@ def order_matters(form: mergeable.MergeableCompForm) -> bool:
 
 
 def to_bytes(computation: Computation) -> bytes:
-    """Returns a computation as it is sent."""
+    """Returns a computation in serialized form."""
     proto = computation_impl.ConcreteComputation.get_proto(computation)
     return proto.SerializeToString()
 
@@ -118,7 +118,7 @@ def parameters_of(computation: Computation) -> list[tff.FederatedType]:
     """Returns the types of a computation's parameters.
 
     Raises:
-        ValueError: If one is no federated value.
+        ValueError: If one is not a federated value.
     """
     parameter = computation.type_signature.parameter
     kinds = list(parameter) if isinstance(parameter, tff.StructType) else [parameter]

@@ -1,8 +1,8 @@
 """TFF computations on a Ray cluster: slices of the clients go to actors.
 
-Each actor has a TFF worker, or TensorFlow, of its own; the program merges what slices
-give, in their order, by its own TensorFlow. How clients are cut is a function of the
-computation and of how many values they are, never of how many actors there are.
+Each actor has its own TFF worker or TensorFlow. The program merges the slices' results,
+in their order, with its own TensorFlow. The division into slices depends on the
+computation and the number of client values, never on the number of actors.
 """
 
 import collections
@@ -53,7 +53,7 @@ def computing(max_concurrent_calls: int) -> Iterator[slices.Actors]:
     Raises:
         EngineError: If Ray is not installed, there is no such cluster, it has too few
             cores, or a worker has other code, packages or data; from the block, if
-            slices fail again and again.
+            slices fail repeatedly.
     """
     options = engine_options.chosen().engine
     if threading.current_thread() is not threading.main_thread():
@@ -213,8 +213,8 @@ def cluster(options: engine_options.EngineOptions) -> Iterator[Any]:
                     ray.init(address=options.ray_address, **quiet)
             except (ConnectionError, RuntimeError, ValueError, OSError) as error:
                 raise EngineError(
-                    f"--ray_address is {options.ray_address!r}, and there is no "
-                    f"cluster that can be used: {' '.join(str(error).split())}"
+                    f"--ray_address is {options.ray_address!r}, and no usable cluster "
+                    f"is there: {' '.join(str(error).split())}"
                 ) from error
         else:
             # Actors find this code.
@@ -233,8 +233,8 @@ def cluster(options: engine_options.EngineOptions) -> Iterator[Any]:
 def import_ray(is_local: bool) -> Any:
     """Returns Ray, which reads its settings once, as it is imported.
 
-    A cluster that is started here asks for a token that nobody else knows: Ray listens
-    on all interfaces, and runs what it is sent.
+    A cluster that is started here asks for a secret token, because Ray listens on all
+    interfaces and runs any code that it is sent.
     """
     if "ray" not in sys.modules:
         for name, value in _SETTINGS.items():
@@ -289,6 +289,6 @@ def _check_cores(ray: Any, count: int, options: engine_options.EngineOptions) ->
     there = int(ray.cluster_resources().get("CPU", 0))
     if count > there:
         raise EngineError(
-            f"--num_workers is {count}; it has to be at most {there}, the cores that "
-            f"the cluster {options.ray_address or 'of this machine'} has"
+            f"--num_workers is {count}; it has to be at most {there}, the number of "
+            f"cores of the cluster {options.ray_address or 'on this machine'}"
         )

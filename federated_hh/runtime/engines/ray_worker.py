@@ -1,6 +1,6 @@
-"""The work of a Ray actor: slices of rounds, in a runtime of its own.
+"""The work of a Ray actor: slices of rounds, in its own runtime.
 
-Imports nothing heavy: an actor settles how TensorFlow runs before it imports it.
+Imports nothing heavy: an actor configures TensorFlow before it imports it.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from typing import Any
 
 from federated_hh.runtime.worker import engine_options, startup
 
-# What the worker of an actor inherits of the program's settings.
+# The program's settings that an actor's worker inherits.
 _SETTINGS = (
     "GRPC_VERBOSITY",
     "MALLOC_ARENA_MAX",
@@ -27,19 +27,18 @@ _EXIT_CODE = 1
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """Settings that an actor shares with the program that it works for.
+    """Settings that an actor shares with its program.
 
     Attributes:
         code: A digest of the code.
         packages: Versions, by name.
         files: The files of each directory of columns, the size and SHA-256 of each
             file.
-        settings: The settings of the environment: what TensorFlow's arithmetic depends
-            on.
+        settings: Environment settings on which TensorFlow's arithmetic depends.
         runtime: Runtime that executes slices.
         max_concurrent_calls: Limit, as in `runtime.computing`.
         answer_timeout: Seconds after which a TFF worker that is silent is ended.
-        is_isolated: Whether a TFF worker gets a network of its own.
+        is_isolated: Whether a TFF worker gets its own network.
     """
 
     code: str
@@ -170,7 +169,7 @@ class Call:
 
     Attributes:
         computation: Its number.
-        round: The round of the call; each has a message of its own.
+        round: The round of the call; each round has its own message.
     """
 
     computation: int
@@ -203,13 +202,13 @@ def _check(terms: Terms) -> None:
     for name, version in terms.packages.items():
         if here.get(name) != version:
             raise ValueError(
-                f"{name} is {here.get(name)}; it has to be {version}, as where the "
-                "program runs: install the same environment"
+                f"{name} is {here.get(name)}; it has to be {version}, as on the "
+                "program's machine; install the same environment"
             )
     if _code() != terms.code:
         raise ValueError(
-            f"this project's code has the digest {_code()}; it has to be {terms.code}, "
-            "as where the program runs: install the same version"
+            f"this project's code has the digest {_code()}; it has to be "
+            f"{terms.code}, as on the program's machine; install the same version"
         )
     for directory, files in terms.files.items():
         verified_files.verify(

@@ -1,8 +1,8 @@
-"""Hands the slices of a round to Ray's actors, and takes what comes of them in order.
+"""Gives a round's slices to Ray's actors, and takes their results in order.
 
-Ray starts actors again that died, where there is room for them. A slice of one that
-died, or took too long, goes to whichever is free first. What a slice gives is a
-function of the slice, and is taken once.
+Ray restarts dead actors where there is room. If an actor died or took too long, the
+first free one gets its slice. A slice's result is a function of the slice, and is taken
+once.
 """
 
 import collections
@@ -47,7 +47,7 @@ def check_address(address: str) -> None:
 
 @dataclasses.dataclass
 class _Task:
-    """A request to an actor: a slice by its number, to begin, or what is over."""
+    """A request to an actor: a slice by its number, a start, or the end of a round."""
 
     actor: Any
     number: int | None
@@ -79,7 +79,7 @@ class Actors:
         self._timeout = slice_timeout
         self._idle: collections.deque[Any] = collections.deque()
         self._tasks: dict[Any, _Task] = {}
-        # Of the round that is worked on.
+        # State of the current round.
         self._waiting: collections.deque[int] = collections.deque()
         self._results: dict[int, Any] = {}
         self._tries: collections.Counter[int] = collections.Counter()
@@ -102,14 +102,14 @@ class Actors:
             if self._tasks and time.monotonic() > deadline:
                 raise EngineError(
                     f"{len(self._tasks)} of {len(self.handles)} workers did not start "
-                    f"within {timeout:.0f} s: the cluster has to have as many free "
-                    "cores, and this project's environment on each machine"
+                    f"within {timeout:.0f} s; the cluster needs a free core for each, "
+                    "and this project's environment on each machine"
                 )
 
     def map(
         self, call: ray_worker.Call, kept: Sequence[Any], slices: Sequence[Mapping]
     ) -> Iterator[Any]:
-        """Yields what slices give, in their order.
+        """Yields the slices' results, in their order.
 
         Args:
             call: Call to compute on each.
@@ -182,18 +182,18 @@ class Actors:
             self._results[task.number] = found
 
     def _lost(self, task: _Task, reason: str) -> None:
-        """Gives the slice of an actor that is lost to others, and awaits its return."""
+        """Gives a lost actor's slice to others, and waits for its restart."""
         if "creation task" in reason:  # no restart helps
             raise EngineError(f"a worker cannot be started: {reason[-500:]}")
-        logging.warning("A worker is lost (%.200s); Ray starts it again.", reason)
+        logging.warning("A worker is lost (%.200s); Ray restarts it.", reason)
         if task.number is _BEGINNING:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         elif task.number != _FORGOTTEN:
             self._tries[task.number] += 1
             if self._tries[task.number] >= TRIES:
                 raise EngineError(
-                    f"a slice of a round failed {TRIES} times, at last because of: "
-                    f"{reason[:500]}; --resume goes on from the last checkpoint"
+                    f"a slice of a round failed {TRIES} times, the last time because "
+                    f"of: {reason[:500]}; --resume continues from the last checkpoint"
                 )
             self._waiting.appendleft(task.number)
         self._begin(task.actor)
@@ -212,12 +212,12 @@ class Actors:
             self._lost(task, reason)
 
     def _check_mending(self) -> None:
-        """Raises `EngineError` where no actor works and none comes back."""
+        """Raises `EngineError` if no actor works and none restarts."""
         tasks = self._tasks.values()
         if self._idle or any(task.number is not _BEGINNING for task in tasks):
             self._last_work = time.monotonic()
         elif time.monotonic() - self._last_work > MENDING_SECONDS:
             raise EngineError(
-                f"all {len(self.handles)} workers are lost, and none came back within "
-                f"{MENDING_SECONDS:.0f} s; --resume goes on from the last checkpoint"
+                f"all {len(self.handles)} workers are lost, and none restarted within "
+                f"{MENDING_SECONDS:.0f} s; --resume continues from the last checkpoint"
             )

@@ -1,4 +1,4 @@
-"""A client of a masked sum: what it knows, sends and refuses."""
+"""A client of a masked sum: its knowledge, messages and refusals."""
 
 import dataclasses
 
@@ -76,7 +76,7 @@ class Client:
         self._is_asked = False
 
     def public_keys(self) -> messages.PublicKeys:
-        """Returns what it tells everybody."""
+        """Returns the public keys for everybody."""
         return messages.PublicKeys(
             self.number,
             self._sealing.public_key().public_bytes_raw(),
@@ -104,7 +104,7 @@ class Client:
         return messages.SealedShares(self.number, sealed)
 
     def masked(self, vector: np.ndarray, mail: messages.Mail) -> messages.MaskedInput:
-        """Returns its vector with its own mask, and one for each neighbour who is left.
+        """Returns its vector with its own mask and one for each remaining neighbour.
 
         Args:
             vector: Integers [size], of the type of `masks.dtype_of`.
@@ -121,7 +121,7 @@ class Client:
             purpose = pair_purpose(self.number, other)
             secret = masks.agreed_secret(self._masking, self._keys[other].masking)
             key = masks.derived_key(secret, purpose)
-            # Of two clients the one adds what the other takes off.
+            # One of two clients adds the mask, the other subtracts it.
             masks.add_mask(total, key, subtract=self.number > other)
         return messages.MaskedInput(self.number, masks.packed(total, self._terms.bits))
 
@@ -163,7 +163,7 @@ class Client:
         return aead.AESGCM(key).encrypt(_NONCE, shares, purpose)
 
     def _opened(self, other: int) -> tuple[bytes, bytes]:
-        """Returns what a neighbour sealed: of its seed, and of its masking key."""
+        """Returns a neighbour's sealed shares: of its seed, and of its masking key."""
         purpose = _sealing_purpose(other, self.number)
         key = masks.derived_key(self._agreed[other], purpose)
         shares = aead.AESGCM(key).decrypt(_NONCE, self._sealed[other], purpose)
@@ -172,8 +172,8 @@ class Client:
     def _check_neighbours(self, left: int, what: str) -> None:
         if left < self._terms.threshold:
             raise messages.MaskedSumError(
-                f"masked sum: {left} neighbours of client {self.number} {what}; they "
-                f"have to be at least {self._terms.threshold}. Nothing was released"
+                f"masked sum: {left} neighbours of client {self.number} {what}; at "
+                f"least {self._terms.threshold} have to. Nothing was released"
             )
 
     def _refuse(self, why: str) -> None:

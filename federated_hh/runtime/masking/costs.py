@@ -1,6 +1,7 @@
 """Costs of a masked sum, estimated within a factor of about two.
 
-There to refuse what would take hours; docs/masked_sum.md has measured figures.
+They are for refusing runs that would take hours; docs/masked_sum.md has measured
+figures.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ _SECONDS_PER_BYTE = 2e-10
 _SECONDS_PER_NUMBER = 8e-8
 # Of keys and sealed shares, which client and server hold until the sum is opened.
 _BYTES_PER_NEIGHBOUR = 800
-# Vectors that are in memory at once, besides a slice of the clients' own.
+# Vectors in memory at once, besides a slice of clients' vectors.
 _VECTORS = 6
 
 
@@ -42,7 +43,7 @@ class Cost:
         """
         vector = size * masks.dtype_of(bits).itemsize
         clients, k = graph.needs.num_clients, graph.neighbours
-        # For those who are gone, the server makes the masks of their neighbours again.
+        # For dropped-out clients, the server computes their neighbours' masks again.
         of_clients = clients * (k + 2)
         of_server = clients + graph.needs.most_gone * k
         seconds = (clients + graph.needs.most_gone) * k * _SECONDS_PER_NEIGHBOUR

@@ -1,21 +1,22 @@
 """The graph of neighbours who share masks (Bell et al. 2020), and its size.
 
-Each client shares masks and secrets with k neighbours, of whom any t can open what it
-shared. The server puts the n clients on a ring in random order and joins each with the
+Each client shares masks and secrets with k neighbours, any t of whom can open its
+secrets. The server puts the n clients on a ring in random order and joins each with the
 k / 2 next ones on both sides (a Harary graph). At most c clients collude with the
 server, and at most d drop out. Three things may go wrong:
 
-* E1: t of a client's neighbours collude, and open what it shared. A client's neighbours
-  are a uniform k-subset of the others: n P(Hypergeometric(n - 1, c, k) >= t) at most.
-* E2: the honest clients who stay fall apart into two groups, and the server learns the
-  sum of each. k / 2 successive clients have to be gone from the ring, in two places:
+* E1: t of a client's neighbours collude, and open its secrets. A client's neighbours
+are a uniform k-subset of the others: at most n P(Hypergeometric(n - 1, c, k) >= t). *
+E2: the remaining honest clients fall apart into two groups, and the server learns each
+group's sum. k / 2 successive clients have to be gone from the ring, in two places:
   n (n - k - 1) / 2 times the probability that k given ones are among c + d, at most.
-* E3: fewer than t of a client's neighbours stay, and the sum cannot be opened:
+* E3: fewer than t of a client's neighbours remain, and the sum cannot be opened:
   n P(Hypergeometric(n - 1, d, k) > k - t) at most.
 
 k and t are the smallest for which E1 and E2 each have a probability of 2^-(s + 1) at
-most, and E3 of 2^-e, as the authors' own implementation chooses them. Where no k below
-n - 1 does, every client has all others as neighbours, and nothing is left to chance.
+most, and E3 of 2^-e, as the authors' own implementation chooses them. If there is no
+such k below n - 1, every client has all others as neighbours, and nothing is left to
+chance.
 """
 
 import dataclasses
@@ -37,17 +38,17 @@ class Needs:
     """Faults and failures that a masked sum has to withstand.
 
     Attributes:
-        num_clients: n, who are asked; at least 3.
-        most_gone: d, of whom so many may drop out; at least 0.
-        most_corrupt: c, of whom so many may collude with the server; at least 0.
-        security_bits: s: an honest client's vector is hidden but for a probability of
+        num_clients: n, the cohort size; at least 3.
+        most_gone: d, the most clients that may drop out; at least 0.
+        most_corrupt: c, the most clients that may collude with the server; at least 0.
+        security_bits: s: an honest client's vector is hidden except with probability
             2^-s; at least 1.
-        correctness_bits: e: with at most d gone, the sum is found but for a probability
-            of 2^-e; at least 1.
+        correctness_bits: e: with at most d gone, the sum is found except with
+            probability 2^-e; at least 1.
 
     Raises:
         ValueError: If a value is out of range, or fewer than two honest clients are
-            certain to stay.
+            certain to remain.
     """
 
     num_clients: int
@@ -64,9 +65,10 @@ class Needs:
         checks.integer(correctness_bits=self.correctness_bits, least=1)
         if self.honest_left < 2:
             raise ValueError(
-                f"num_clients is {self.num_clients}, of whom {self.most_gone} may drop "
-                f"out and {self.most_corrupt} may collude with the server; it has to "
-                "be larger by at least 2, or the sum would be a single client's"
+                f"num_clients is {self.num_clients}, of whom {self.most_gone} may "
+                f"drop out and {self.most_corrupt} may collude with the server; it "
+                "has to exceed these together by at least 2, or the sum would be a "
+                "single client's"
             )
 
     @property
@@ -78,7 +80,7 @@ class Needs:
     def of_shares(
         cls, num_clients: int, dropout: float, corrupt: float, **bits: int
     ) -> "Needs":
-        """Returns what shares of a cohort make.
+        """Returns the needs for given shares of a cohort.
 
         Args:
             num_clients: n.
@@ -100,7 +102,7 @@ class Graph:
         needs: Requirements that it was chosen for.
         neighbours: k: even and below n - 1, or n - 1.
         threshold: t, in [2, k].
-        log2_insecure: The logarithm of what bounds the probability of E1 or E2.
+        log2_insecure: Base-2 logarithm of a bound on the probability of E1 or E2.
         log2_incorrect: Base-2 logarithm of the probability of E3.
 
     Raises:
@@ -144,7 +146,7 @@ class Graph:
         """Returns each client's neighbours: int64 [clients, k], ascending.
 
         Args:
-            order: int64 [clients], who stands where on the ring: a permutation.
+            order: int64 [clients], the order on the ring: a permutation.
         """
         n, k = self.needs.num_clients, self.neighbours
         if self.is_complete:
@@ -161,7 +163,7 @@ class Graph:
 
 @functools.lru_cache(maxsize=64)
 def choose(needs: Needs) -> Graph:
-    """Returns the graph with the fewest neighbours that meets what is needed.
+    """Returns the graph with the fewest neighbours that meets the needs.
 
     Raises:
         ValueError: If there is none: too many may drop out or collude.
@@ -173,7 +175,7 @@ def choose(needs: Needs) -> Graph:
     for k in range(2, min(n - 1, MOST_NEIGHBOURS + 1), 2):
         if _log_apart(n, bad, k) > wanted:
             continue
-        # It grows with k, as more neighbours are more who may collude.
+        # It grows with k, as more neighbours may collude.
         while (
             threshold <= k and _log_tail(n, needs.most_corrupt, k, threshold) > wanted
         ):
@@ -186,8 +188,9 @@ def choose(needs: Needs) -> Graph:
     if n - 1 - needs.most_gone < threshold or n - 1 > MOST_NEIGHBOURS:
         raise ValueError(
             f"num_clients is {n:,}, of whom {needs.most_gone:,} may drop out and "
-            f"{needs.most_corrupt:,} may collude with the server: no graph hides the "
-            "others and can be opened; lower one of the two, or ask more clients"
+            f"{needs.most_corrupt:,} may collude with the server: no graph both hides "
+            "the other clients and can be opened. Lower one of the two, or use a "
+            "larger cohort"
         )
     return Graph(needs, n - 1, threshold)
 

@@ -35,22 +35,22 @@ def derived_key(secret: bytes, purpose: bytes) -> bytes:
 
 
 def agreed_secret(private: x25519.X25519PrivateKey, public: bytes) -> bytes:
-    """Returns the secret that two parties agree on, each by its own private key.
+    """Returns the common secret of two parties, computed from one's private key.
 
     Args:
-        private: The one's.
+        private: One party's private key.
         public: The other's public key, 32 bytes.
     """
     return private.exchange(x25519.X25519PublicKey.from_public_bytes(public))
 
 
 def add_mask(total: np.ndarray, key: bytes, *, subtract: bool = False) -> None:
-    """Adds the mask of a key, or takes it off, modulo the integers' own size.
+    """Adds or subtracts a key's mask, modulo the integers' own size.
 
     Args:
         total: uint32 or uint64 [n], little-endian; is changed.
         key: 16 bytes.
-        subtract: Whether to take it off.
+        subtract: Whether to subtract it.
     """
     encryptor = Cipher(algorithms.AES(key), _COUNTER).encryptor()
     part = np.empty(min(_PART_BYTES, total.nbytes), np.uint8)
@@ -84,5 +84,5 @@ def unpacked(contents: bytes, bits: int) -> np.ndarray:
 
 
 def bytes_of(bits: int) -> int:
-    """Returns how many bytes a number modulo 2^bits takes."""
+    """Returns the number of bytes of a number modulo 2^bits."""
     return -(-bits // 8)

@@ -1,7 +1,7 @@
 """Messages between the parties of a masked sum, and their transcript.
 
-A client speaks to the server alone. What it sends to another client goes through the
-server, encrypted.
+A client talks to the server only. Its messages to other clients go through the server,
+encrypted.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 
 class Step(enum.Enum):
-    """The steps of a sum, by what clients send in them."""
+    """The steps of a sum, named by the clients' messages."""
 
     KEYS = "keys"
     SHARES = "shares"
@@ -24,7 +24,7 @@ class MaskedSumError(RuntimeError):
 
 
 class RefusedError(MaskedSumError):
-    """A client was asked for what it does not give."""
+    """A client refused a request."""
 
 
 # A client's number in a message.
@@ -53,7 +53,7 @@ class PublicKeys:
 
 @dataclasses.dataclass(frozen=True)
 class Roster:
-    """Step 2, to a client: the keys of those of its neighbours who are there.
+    """Step 2, to a client: the keys of its neighbours who are present.
 
     Attributes:
         client: To whom.
@@ -89,7 +89,7 @@ class SealedShares:
 
 @dataclasses.dataclass(frozen=True)
 class Mail:
-    """Step 3, to a client: what its neighbours sealed for it.
+    """Step 3, to a client: the shares that its neighbours sealed for it.
 
     Attributes:
         client: To whom.
@@ -168,12 +168,12 @@ ToClient: TypeAlias = Roster | Mail | UnmaskRequest
 
 
 class Transcript:
-    """Everything that goes between clients and server: the server's whole view.
+    """All messages between clients and server: the server's whole view.
 
     Attributes:
-        kept: All messages in order, where they are kept; else none.
+        kept: All messages in order, if they are kept; otherwise empty.
         bytes_up: Bytes that clients sent.
-        bytes_down: Bytes that clients got.
+        bytes_down: Bytes that clients received.
     """
 
     def __init__(self, *, keep: bool = False):

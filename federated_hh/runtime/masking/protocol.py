@@ -3,9 +3,9 @@
     outcome = masked_sum(graph.choose(needs), bits=22, size=2048, vectors=vectors,
                          stream=stream, gone={7: Step.INPUT})
 
-Clients are the places 0 to n - 1 of a cohort. Each party is an object of its own, and
-whatever goes between them is a message in the transcript; all random numbers come from
-the stream, so that a sum that is computed again has the same messages.
+Clients are the positions 0 to n - 1 of a cohort. Each party is an object of its own,
+and everything between them is a message in the transcript. All random numbers come from
+the stream, so a repeated sum has the same messages.
 """
 
 import dataclasses
@@ -92,10 +92,10 @@ def masked_sum(
         graph: Numbers of neighbours, and of those that open a client's secrets.
         bits: In 1..64.
         size: Numbers of a vector.
-        vectors: Returns the vectors of those who get so far as to send theirs.
+        vectors: Returns the vectors of the clients who get as far as sending theirs.
         stream: The stream of this sum alone.
         gone: Clients that drop out, and the message that they do not send.
-        transcript: Collects all messages; None if nobody looks at them.
+        transcript: Collects all messages; None to keep none.
 
     Raises:
         MaskedSumError: If too few clients are left; nothing is released then.
@@ -151,7 +151,7 @@ def masked_sum(
 
 
 def _before(step: Step) -> tuple[Step, ...]:
-    """Returns the steps that a client who is gone before one still takes."""
+    """Returns the steps that a client takes before it drops out at one."""
     steps = tuple(Step)
     return steps[: steps.index(step)]
 
@@ -160,6 +160,6 @@ def _checked(vector: np.ndarray, terms: client_lib.Terms) -> np.ndarray:
     """Returns a client's vector in the integers of the sum."""
     if vector.shape != (terms.size,):
         raise ValueError(
-            f"vectors has one of the shape {vector.shape}; it has to be [{terms.size}]"
+            f"vectors has one with shape {vector.shape}; it has to be [{terms.size}]"
         )
     return vector.astype(masks.dtype_of(terms.bits))

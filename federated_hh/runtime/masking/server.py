@@ -1,4 +1,4 @@
-"""The server of a masked sum: it follows the protocol, and sees what it is sent."""
+"""The server of a masked sum, which follows the protocol and sees its messages."""
 
 from collections.abc import Mapping
 
@@ -76,14 +76,14 @@ class Server:
         """
         if masked.client not in self._shared or masked.client in self.summed:
             raise MaskedSumError(
-                f"masked sum: client {masked.client} shared no secrets, or sends a "
+                f"masked sum: client {masked.client} shared no secrets, or sent a "
                 "second input. Nothing was released"
             )
         self._total += masks.unpacked(masked.packed, self._terms.bits)
         self.summed[masked.client] = None
 
     def requests(self) -> dict[int, messages.UnmaskRequest]:
-        """Returns whose shares each client is asked for, once no more inputs come."""
+        """Returns the requests for shares to each client, after the last input."""
         self._check_left(Step.INPUT, len(self.summed))
         found = {}
         for client in self.summed:
@@ -132,8 +132,8 @@ class Server:
         private = x25519.X25519PrivateKey.from_private_bytes(secret)
         if private.public_key().public_bytes_raw() != self._keys[gone].masking:
             raise MaskedSumError(
-                f"masked sum: shares of client {gone} open a key that is not its own. "
-                "Nothing was released"
+                f"masked sum: the shares of client {gone} open a key that is not its "
+                "own. Nothing was released"
             )
         for other in self._near(gone):
             if other in self.summed:
@@ -150,9 +150,8 @@ class Server:
         points = points[: self._terms.threshold]
         if len(points) < self._terms.threshold:
             raise MaskedSumError(
-                f"masked sum: {len(points)} neighbours of client {owner} answered; "
-                f"they have to be at least {self._terms.threshold}. Nothing was "
-                "released"
+                f"masked sum: {len(points)} neighbours of client {owner} answered; at "
+                f"least {self._terms.threshold} have to. Nothing was released"
             )
         return shamir.reconstruct(
             tuple(place for place, _ in points), [given[o] for _, o in points]
@@ -164,7 +163,7 @@ class Server:
     def _check_left(self, step: Step, left: int) -> None:
         if left < self._least_left:
             raise MaskedSumError(
-                f"masked sum: {left} of {len(self._neighbours)} clients are left when "
-                f"they have sent their {step.value}; they have to be at least "
-                f"{self._least_left}. Nothing was released"
+                f"masked sum: {left} of {len(self._neighbours)} clients remained "
+                f"after sending their {step.value}; at least {self._least_left} have "
+                "to. Nothing was released"
             )

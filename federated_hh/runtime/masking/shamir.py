@@ -1,9 +1,9 @@
 """Shamir's secret sharing of 32-byte secrets, for all of a client's neighbours at once.
 
-A secret is 16 numbers of 16 bits, each shared by a polynomial of its own over the
-integers modulo p = 65537: every secret of 256 bits has its place, which an X25519 key
-would not have in the field of its own curve. The values of all polynomials at all
-points are one product of matrices, exact in float64.
+A secret is 16 numbers of 16 bits, each shared by its own polynomial over the integers
+modulo p = 65537. This fits every secret of 256 bits; the field of its own curve would
+not fit every X25519 key. The values of all polynomials at all points are one product of
+matrices, exact in float64.
 """
 
 import functools
@@ -16,7 +16,7 @@ from federated_hh.randomness import streams
 PRIME = 65537
 SECRET_BYTES = 32
 _NUMBERS = SECRET_BYTES // 2
-# A value is 16 bits, and whether it is 65536, which has 17, stands behind all of them.
+# A value is 16 bits; flags for 65536, which has 17, follow after all values.
 SHARE_BYTES = SECRET_BYTES + _NUMBERS // 8
 _LAST_WORD = 2**32 - 1
 
@@ -63,7 +63,7 @@ def reconstruct(points: tuple[int, ...], shares: Sequence[bytes]) -> bytes:
     values += np.unpackbits(rows[:, SECRET_BYTES:], axis=1).astype(np.int64) << 16
     secret = (_weights(points) @ values) % PRIME
     if secret.max() == PRIME - 1:
-        raise ValueError("shares do not belong together: they open no secret")
+        raise ValueError("the shares do not belong together: they open no secret")
     return secret.astype("<u2").tobytes()
 
 
@@ -96,7 +96,7 @@ def _powers(num_points: int, count: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4096)
 def _weights(points: tuple[int, ...]) -> np.ndarray:
-    """Returns by what shares are multiplied to have the value at 0: int64 [points]."""
+    """Returns the shares' weights in the value at 0: int64 [points]."""
     x = np.array(points, np.int64)
     above, below = np.ones_like(x), np.ones_like(x)
     for number, point in enumerate(points):

@@ -44,8 +44,8 @@ class RuntimeOptions:
         check(self)
         if self.device is not None and self.runtime is not Runtime.IN_PROCESS:
             raise ValueError(
-                f"--device is {self.device!r}; it has to be left out with "
-                "--runtime=worker: TFF's worker computes on the processor"
+                f"--device is {self.device!r}; leave it out with --runtime=worker, "
+                "which computes on the processor"
             )
 
 
@@ -55,7 +55,7 @@ _MOST_WORKERS_A_CORE = 4
 
 @dataclasses.dataclass(frozen=True)
 class EngineOptions:
-    """On what machines client work is done: no result depends on it."""
+    """Choice of machines for client work; no result depends on it."""
 
     engine: Engine = option(
         Engine.EMBEDDED,
@@ -89,13 +89,13 @@ class EngineOptions:
             value = getattr(self, name)
             if value is not None and self.engine is not Engine.RAY:
                 raise ValueError(
-                    f"--{name} is {value!r}; it has to be left out without --engine=ray"
+                    f"--{name} is {value!r}; leave it out, or give --engine=ray"
                 )
         most = _MOST_WORKERS_A_CORE * len(os.sched_getaffinity(0))
         if self.ray_address is None and (self.num_workers or 0) > most:
             raise ValueError(
                 f"--num_workers is {self.num_workers}; it has to be at most {most} on "
-                "this machine, a few a core: each takes memory of its own. "
+                "this machine, because each worker needs its own memory. "
                 "--ray_address names a cluster of more machines"
             )
 
@@ -106,7 +106,7 @@ class Chosen:
 
     Attributes:
         runtime: Options of the runtime.
-        engine: On what machines.
+        engine: Options of the machines.
     """
 
     runtime: RuntimeOptions = RuntimeOptions()
@@ -119,13 +119,13 @@ _chosen = Chosen()
 def choose(
     runtime: RuntimeOptions = RuntimeOptions(), engine: EngineOptions = EngineOptions()
 ) -> None:
-    """Says what algorithms that are run later compute with."""
+    """Sets the engine and runtime of later runs."""
     global _chosen
     _chosen = Chosen(runtime, engine)
 
 
 def chosen() -> Chosen:
-    """Returns what algorithms compute with: by default one worker on this machine."""
+    """Returns the chosen engine and runtime; by default one worker on this machine."""
     return _chosen
 
 

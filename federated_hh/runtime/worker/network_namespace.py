@@ -1,7 +1,7 @@
-"""Moves a process into a network of its own, in which there is a loopback alone.
+"""Moves a process into its own network, which has only a loopback.
 
-For Linux; imports nothing but the standard library, so that a process can do so before
-it has a second thread.
+For Linux; imports only the standard library, so a process can do this before it has a
+second thread.
 """
 
 import ctypes
@@ -30,16 +30,16 @@ def enter() -> str | None:
     """Moves this process, which must have a single thread.
 
     Returns:
-        None if it worked, or else why it did not: the process is where it was.
+        None on success, or the reason why not; the process is then unchanged.
 
     Raises:
-        OSError: If it worked in a trial and then did not.
+        OSError: If it succeeded in a trial and then failed.
     """
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:  # a namespace is a thread's: the others would stay outside
         return f"the process has {threads} threads, where one is needed"
-    # Some systems allow a part of it and refuse the rest, and there is no way back
-    # from a part. So a child tries it first.
+    # Some systems allow only some of the steps, which cannot be undone. So a child
+    # tries all of them first.
     read, write = os.pipe()
     child = os.fork()
     if child == 0:

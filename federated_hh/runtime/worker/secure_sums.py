@@ -1,8 +1,8 @@
 """The meaning of `tff.federated_secure_sum` and its bit-width form in simulation.
 
-TFF's own stand-ins check the upper bound of a contribution only: a negative one goes
-through, and a sum that leaves its integer type wraps in silence. Here both are
-errors, as a wrong sum would be a wrong result with a privacy statement attached.
+TFF's own stand-ins check the upper bound of a contribution only: they accept a negative
+one, and a sum that leaves its integer type wraps without an error. Here both are
+errors, as a wrong sum would be a wrong result with a privacy statement.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class SecureSumError(ValueError):
 
 @contextlib.contextmanager
 def range_errors() -> Iterator[None]:
-    """Makes what an execution says of a range error a `SecureSumError`."""
+    """Raises an execution's range errors as `SecureSumError`."""
     try:
         yield
     except Exception as error:
@@ -79,9 +79,9 @@ def give_secure_sums_a_meaning(
 
     Returns:
         The computation with `federated_secure_sum` and `federated_secure_sum_bitwidth`
-        summed in the clear; an execution fails where a contribution is below 0 or
-        above its bound, or where a sum leaves its integer type. The other secure
-        intrinsics get TFF's own stand-ins.
+        summed in the clear; an execution fails if a contribution is below 0 or above
+        its bound, or a sum leaves its integer type. The other secure intrinsics get
+        TFF's own stand-ins.
     """
     block = computation.to_building_block()
     for uri, body in (
@@ -124,8 +124,8 @@ def _sum_up_to_maximum(argument: _Block) -> _Block:
     values = building_blocks.Selection(argument, index=0)
     maximum = building_blocks.Selection(argument, index=1)
     value_type = values.type_signature.member
-    # The bound rides along in the accumulator: an aggregation's functions see
-    # nothing else.
+    # The accumulator carries the bound, because an aggregation's functions see nothing
+    # else.
     zero = building_blocks.Struct(
         [
             tf_building_block_factory.create_generic_constant(value_type, 0),
@@ -141,8 +141,8 @@ def _sum_up_to_maximum(argument: _Block) -> _Block:
         return total, bound
 
     def merge(one, other):
-        # The bound is the same on both sides; only one-level sums come here, of
-        # partial sums that were checked as they grew.
+        # The bound is the same on both sides; only sums of partial sums, already
+        # checked, are merged here.
         total = structure.map_structure(_checked_merge, one[0], other[0])
         return total, one[1]
 

@@ -47,9 +47,9 @@ _SECONDS_TO_NEXT_INTERRUPT = 0.05
 def silence_tensorflow() -> None:
     """Turns off messages of TensorFlow, TFF and gRPC, here and in the worker.
 
-    Importing `federated_hh` has turned off those of TensorFlow's start. Has to run
-    before the first import of TensorFlow. The user's own settings in the environment
-    stay.
+    Importing `federated_hh` has already turned off TensorFlow's messages at start. Call
+    this before the first import of TensorFlow. The user's own environment settings are
+    kept.
     """
     os.environ.setdefault(_ONEDNN, "0")
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -88,22 +88,21 @@ def onednn_is_used() -> bool:
 def worker_environment() -> dict[str, str]:
     """Returns the environment of TFF's worker.
 
-    Blocks of clients run side by side, each on a core: threads within an operation
-    would only wait for one another, and add up a product's parts in an order that
-    depends on how many cores there are. All threads have their memory from one place
-    (glibc's arena): what one has freed the next takes, and freed memory is not kept
-    once a thread (on two cores in as much time). Of what is free at its end 1 MiB stays
-    for later, where glibc would keep 64 MiB as soon as one array of 32 was freed. What
-    the user set stays.
+    Blocks of clients run in parallel, each on a core. Threads within an operation would
+    only wait for one another, and add up a product's parts in an order that depends on
+    the number of cores. All threads share one glibc arena, so memory freed by one is
+    reused by the next instead of being kept per thread (equally fast on two cores). At
+    its end 1 MiB of free memory is kept; glibc would keep 64 MiB once an array of 32
+    MiB was freed. The user's own settings are kept.
     """
     return {_THREADS: "1"} | _MEMORY | os.environ
 
 
 def calls_at_once() -> int:
-    """Returns how many client computations TFF's worker runs side by side.
+    """Returns the number of client computations that TFF's worker runs in parallel.
 
-    One a core, and two on a single one. Each has a session of TensorFlow with a block's
-    memory of its own, and more of them would only wait for a core.
+    One per core, and two on a single core. Each has its own TensorFlow session with a
+    block's memory, and more of them would only wait for a core.
     """
     return max(2, len(os.sched_getaffinity(0)))
 
@@ -111,15 +110,15 @@ def calls_at_once() -> int:
 def prepare_in_process() -> None:
     """Makes this program's own TensorFlow compute as its worker does.
 
-    Has to run before TensorFlow computes for the first time.
+    Call this before TensorFlow computes for the first time.
     """
     os.environ.setdefault(_THREADS, worker_environment()[_THREADS])
 
 
 def arithmetic() -> dict[str, bool | str]:
-    """Returns what the last bits of float sums of client work depend on.
+    """Returns the settings that decide the last bits of float sums.
 
-    oneDNN chooses its kernels by the processor, and by variables of its own.
+    oneDNN chooses its kernels by the processor and its own environment variables.
     """
     threads = worker_environment()[_THREADS]
     found: dict[str, bool | str] = {
@@ -142,7 +141,7 @@ def arithmetic() -> dict[str, bool | str]:
 
 @functools.cache
 def _processor() -> str:
-    """Returns what processor this is, with the instructions that it has."""
+    """Returns the processor's model and instruction sets."""
     try:
         lines = _PROCESSORS.read_text().partition("\n\n")[0].splitlines()
     except OSError:  # not Linux
@@ -153,12 +152,12 @@ def _processor() -> str:
 
 
 def keep_interrupts() -> None:
-    """Makes a Ctrl-C end the program whatever it is doing at that moment.
+    """Makes a Ctrl-C end the program at any moment.
 
-    Python raises KeyboardInterrupt in whatever it is running. If that is a callback of
-    the garbage collector (JAX has one) or a destructor, it reports the exception,
-    forgets it, and goes on. Here the interrupt comes again until it is raised where it
-    counts. To be called in the main thread.
+    Python raises KeyboardInterrupt in the code that it is running. If that is a
+    callback of the garbage collector (JAX has one) or a destructor, Python reports the
+    exception, drops it, and continues. Here the interrupt is repeated until it ends the
+    program. Call this in the main thread.
     """
     report = sys.unraisablehook
     main_thread = threading.get_ident()
@@ -178,15 +177,15 @@ def keep_interrupts() -> None:
 
 
 def isolate_workers(wanted: bool) -> None:
-    """Says whether TFF workers started later get a network of their own.
+    """Sets whether TFF workers started later get their own network.
 
-    They do by default, where the system allows it: TFF's worker listens on all
-    interfaces and asks nobody who they are.
+    They do by default, if the system allows it, because TFF's worker listens on all
+    interfaces without authentication.
     """
     global _workers_are_isolated
     _workers_are_isolated = wanted
 
 
 def workers_are_isolated() -> bool:
-    """Returns whether TFF workers are to get a network of their own."""
+    """Returns whether TFF workers should get their own network."""
     return _workers_are_isolated

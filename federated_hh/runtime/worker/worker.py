@@ -1,10 +1,9 @@
-"""The process that TFF computes in, and its life.
+"""The process that TFF computes in, from start to end.
 
-`worker_binary` listens on all interfaces and asks nobody who they are. So it runs in a
-network of its own, in which there is nothing but itself, and is reached by a unix
-socket in a directory that only this user can enter; see
+`worker_binary` listens on all interfaces without authentication. So it runs alone in
+its own network, behind a Unix socket in a directory that only this user can enter; see
 `federated_hh.runtime.worker.worker_launcher`. It ends with the program in every case,
-and one that does not answer any more is ended.
+and a worker that stops answering is ended.
 """
 
 import atexit
@@ -42,7 +41,7 @@ _CHANNEL_OPTIONS = (
 )
 # Not shared with the channel of the calls, whose messages are large.
 _PING_OPTIONS = (*_CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))
-# A program of its own.
+# A separate program.
 _LAUNCHER = str(pathlib.Path(__file__).with_name("worker_launcher.py"))
 _SOCKETS_PREFIX = "tff-worker-"
 _SOCKETS_LOCK = "lock"
@@ -56,8 +55,8 @@ class WorkerError(RuntimeError):
 class _Stub(tff.framework.RemoteExecutorGrpcStub):
     """TFF's stub without its watch on the channel.
 
-    The watch is a thread that goes on asking for the worker after it was ended, and
-    prints a traceback when the channel is closed.
+    The watch is a thread that still polls the worker after its end, and prints a
+    traceback when the channel is closed.
     """
 
     def __init__(self, channel: grpc.Channel):
@@ -66,7 +65,7 @@ class _Stub(tff.framework.RemoteExecutorGrpcStub):
 
 
 class Worker:
-    """A worker process of our own, and the channel to it.
+    """A worker process and the channel to it.
 
     Attributes:
         process: The `subprocess.Popen` of the worker.
@@ -85,13 +84,13 @@ class Worker:
         Args:
             max_concurrent_calls: Number of client computations that may run at once;
                 -1 for `startup.calls_at_once`.
-            answer_timeout_seconds: A worker that does not answer for so long is ended.
-                It answers while it computes, however long that takes: one that does not
-                is stopped or hangs. None: it is waited for.
+            answer_timeout_seconds: A worker that does not answer for this long is
+                ended. A worker answers while it computes, however long that takes; one
+                that does not is stopped or hangs. None: no limit.
 
         Raises:
-            WorkerError: If it does not come up, or if this is not the main thread:
-                the kernel ties a child's life to the thread that started it.
+            WorkerError: If it does not start, or this is not the main thread: the
+                kernel ties a child's life to the thread that started it.
         """
         if threading.current_thread() is not threading.main_thread():
             raise WorkerError("start the TFF worker from the program's main thread")
@@ -109,8 +108,8 @@ class Worker:
         self.is_isolated = not why_not
         if why_not:
             logging.warning(
-                "TFF's worker has no network of its own (%s): while it runs, it "
-                "listens on all interfaces of this machine.",
+                "TFF's worker is not isolated from the network (%s): while it runs, "
+                "it listens on all interfaces of this machine. Use a firewall.",
                 why_not,
             )
         self._channel = self._open_channel(_CHANNEL_OPTIONS)
@@ -125,7 +124,7 @@ class Worker:
             ).start()
 
     def _start(self, max_concurrent_calls: int) -> str:
-        """Starts the process; returns why it has no network of its own, if so."""
+        """Starts the process; returns why it is not isolated, if so."""
         read, write = os.pipe()
         with contextlib.ExitStack() as stack:
             stack.callback(os.close, read)
@@ -150,7 +149,7 @@ class Worker:
                     stdout=self._log,
                     stderr=self._log,
                     pass_fds=[write] if listener < 0 else [write, listener],
-                    # Ctrl-C is for the program; it ends the worker in its own time.
+                    # Ctrl-C is for the program, which ends the worker itself.
                     start_new_session=True,
                 )
             finally:
@@ -206,7 +205,7 @@ class Worker:
                 return
             if _answers(stub, patience):
                 if silent >= 2 * patience:
-                    logging.info("The TFF worker answers again.")
+                    logging.info("The TFF worker responds again.")
                 silent = 0.0
                 continue
             silent += patience
@@ -267,7 +266,7 @@ class Worker:
 
 def _answers(stub: executor_pb2_grpc.ExecutorGroupStub, patience: float) -> bool:
     """Returns whether the worker answers within some seconds."""
-    # There is no such executor: the answer is an error, at once.
+    # There is no such executor, so the answer is an immediate error.
     nobody = executor_pb2.ExecutorId(id="ping")
     try:
         stub.DisposeExecutor(
@@ -278,7 +277,7 @@ def _answers(stub: executor_pb2_grpc.ExecutorGroupStub, patience: float) -> bool
             grpc.StatusCode.DEADLINE_EXCEEDED,
             grpc.StatusCode.UNAVAILABLE,
         )
-    except ValueError:  # the channel was closed meanwhile
+    except ValueError:  # the channel was closed in the meantime
         pass
     return True
 
@@ -286,19 +285,18 @@ def _answers(stub: executor_pb2_grpc.ExecutorGroupStub, patience: float) -> bool
 class SocketDirectory:
     """A directory for unix sockets, which only this process's user can enter.
 
-    A program that is killed cannot remove its directory. Each is locked by its program
-    as long as that lives, so that the next one removes those that nobody holds any
-    more.
+    A killed program cannot remove its directory. Each program locks its directory while
+    it lives, so the next program removes the unlocked ones.
 
     Attributes:
         path: Path of the directory.
     """
 
     def __init__(self):
-        """Makes it, and removes what killed programs of this user left.
+        """Creates it, and removes the directories of this user's killed programs.
 
         Raises:
-            OSError: If there is no place for it.
+            OSError: If no directory can hold it.
         """
         parent = _parent_of_sockets()
         _remove_abandoned(parent)
@@ -332,7 +330,7 @@ def _parent_of_sockets() -> pathlib.Path:
 
 def _remove_abandoned(parent: pathlib.Path) -> None:
     for directory in parent.glob(f"{_SOCKETS_PREFIX}*"):
-        with contextlib.suppress(OSError):  # another user's, or gone meanwhile
+        with contextlib.suppress(OSError):  # another user's, or already removed
             if directory.stat().st_uid != os.geteuid():
                 continue
             lock = os.open(directory / _SOCKETS_LOCK, os.O_RDWR | os.O_NOFOLLOW)

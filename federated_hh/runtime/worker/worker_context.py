@@ -19,8 +19,8 @@ from federated_hh.runtime.worker.worker import Worker, WorkerError
 class _ExecutorFactory(tff.framework.ExecutorFactory):
     """Keeps the executors of the last few cohort sizes, and closes the others.
 
-    TFF's own factory drops executors without closing them: with cohort sizes that
-    vary, the worker then grows by tens of MB a round.
+    TFF's own factory drops executors without closing them: with varying cohort sizes,
+    the worker then grows by tens of MB per round.
     """
 
     def __init__(self, worker: Worker, keep: int = 2):
@@ -90,7 +90,7 @@ class WorkerContext(tff.framework.SyncExecutionContext):
 
 
 class _NoWorkerContext(tff.framework.SyncContext):
-    """The context outside `tff_worker`, in place of TFF's leaking default."""
+    """The context outside `tff_worker`, instead of TFF's leaking default."""
 
     def invoke(self, comp, arg):
         raise WorkerError(

@@ -1,15 +1,14 @@
-"""Becomes TFF's worker, in a network of its own, and dies with who started it.
+"""Becomes TFF's worker, in its own network, and dies with its parent.
 
     python -I -S worker_launcher.py PARENT STATUS LISTENER PORT COMMAND...
 
-PARENT is the process that the worker dies with. STATUS is a descriptor that takes why
-the worker is not in a network of its own, or nothing if it is. LISTENER is a listening
-unix socket, or -1 for a worker in the network that there is: what connects to it is
-forwarded to the TCP port PORT in the worker's network, by a child of the worker's that
-dies with the worker.
+PARENT is the process that the worker dies with. STATUS is a descriptor for the reason
+why the worker is not isolated, or nothing if it is. LISTENER is a listening Unix
+socket, or -1 for a worker in the existing network. A child of the worker, which dies
+with it, forwards connections to the TCP port PORT in the worker's network.
 
-A program of its own, as code between fork and exec is not safe in a process with
-threads, and as a process with threads cannot enter a namespace.
+This is a separate program, because code between fork and exec is not safe in a process
+with threads, and such a process cannot enter a namespace.
 """
 
 import contextlib
@@ -27,13 +26,14 @@ _BUFFER_BYTES = 1 << 20
 
 
 def main() -> None:
-    """Does what the module says; does not return."""
+    """Runs as the module describes; does not return."""
     parent, status, listener, port = map(int, sys.argv[1:5])
     command = sys.argv[5:]
     reason = ""
     if listener >= 0:
         os.set_inheritable(listener, False)
-        # By its own folder: the packages above take more than the standard library.
+        # Imported from its own folder, because the packages above need more than the
+        # standard library.
         sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
         reason = importlib.import_module("network_namespace").enter() or ""
     # After entering: a change of credentials takes it back.
@@ -72,7 +72,7 @@ def _forward(listener: socket.socket, port: int) -> None:
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
-    """Copies what comes, until there is no more or nobody takes it."""
+    """Copies data until either end closes."""
     buffer = memoryview(bytearray(_BUFFER_BYTES))
     with contextlib.suppress(OSError):
         while size := source.recv_into(buffer):

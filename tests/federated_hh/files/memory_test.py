@@ -91,7 +91,7 @@ class MemoryTest(absltest.TestCase):
         self._machine(511)
         with self.assertRaisesRegex(
             verified_files.PopulationError,
-            "only 0.5 GiB of memory are available, with 10 distinct words and 20 client",
+            "only 0.5 GiB of memory are available, with 10 distinct words and 20",
         ):
             memory.check(10, 20)
 

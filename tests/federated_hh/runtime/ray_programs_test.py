@@ -208,7 +208,7 @@ class RefusalTest(absltest.TestCase):
 
     def test_options_of_another_engine(self):
         for option in ({"num_workers": 2}, {"ray_address": "auto"}):
-            with self.assertRaisesRegex(ValueError, "without --engine=ray"):
+            with self.assertRaisesRegex(ValueError, "or give --engine=ray"):
                 engine_options.EngineOptions(**option)
 
 

@@ -105,7 +105,7 @@ class GraphTest(parameterized.TestCase):
         self.assertEqual(found.log2_incorrect, -math.inf)
 
     def test_what_nothing_can_withstand(self):
-        with self.assertRaisesRegex(ValueError, "no graph hides the others"):
+        with self.assertRaisesRegex(ValueError, "no graph both hides the other"):
             graph.choose(graph.Needs(5, 3, 0))
         with self.assertRaisesRegex(ValueError, "would be a single client's"):
             graph.Needs(20, 12, 7)

@@ -69,8 +69,8 @@ class SumTest(parameterized.TestCase):
             mock.patch.object(masks, "unpacked", wraps=masks.unpacked) as taken,
             self.assertRaisesRegex(
                 messages.MaskedSumError,
-                f"8 of 12 clients are left when they have sent their {step.value}; "
-                "they have to be at least 9. Nothing was released",
+                f"8 of 12 clients remained after sending their {step.value}; "
+                "at least 9 have to. Nothing was released",
             ),
         ):
             _sum(found, inputs, 32, dict.fromkeys((0, 4, 7, 11), step))
@@ -102,7 +102,7 @@ class SumTest(parameterized.TestCase):
         near = found.ring(_STREAM.generator("ring").permutation(20))
         gone = dict.fromkeys(near[7].tolist()[:2], Step.UNMASKING)
         with self.assertRaisesRegex(
-            messages.MaskedSumError, r"2 neighbours of client \d+ answered; they have"
+            messages.MaskedSumError, r"2 neighbours of client \d+ answered; at least"
         ):
             _sum(found, _inputs(20, 3, 8), 16, gone)
         gone = dict.fromkeys(near[7].tolist()[:2], Step.KEYS)
