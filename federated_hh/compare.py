@@ -22,7 +22,7 @@ from federated_hh.options import option_flags
 from federated_hh.options.fields import check, option
 from federated_hh.reports import compared, metric_labels, page, page_blocks, plots
 
-# Metrics that say how far a run is, not how it went.
+# Metrics of a run's progress, not of its quality.
 _KEYS = frozenset(["repeat", "round", "level", "pass_number"])
 _MOST_PANELS = 24
 _PANELS_A_PICTURE = 6

@@ -74,7 +74,8 @@ def load(name: str) -> Any:
         name: As `module:Class`.
 
     Raises:
-        ValueError: If there is none of that name, or it is no algorithm of this kind.
+        ValueError: If there is none of that name, or it is not an algorithm of this
+            kind.
     """
     from federated_hh.rounds import algorithm
 

@@ -33,8 +33,8 @@ def _check_flags() -> None:
     missing = _PROGRAM.not_given("cohort_size", "max_prefixes")
     if "max_prefixes" not in missing:
         _PROGRAM.read(LdpTrieHHOptions).check_memory(num_characters)
-    # Who says which characters there are is told of words that have others. A run that
-    # goes on has its answer on record.
+    # Who says which characters there are is told of words that have others. A resumed
+    # run has its answer on record.
     given = [
         name for name in ("alphabet", "out_of_alphabet") if flags.FLAGS[name].present
     ]

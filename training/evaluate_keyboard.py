@@ -82,7 +82,7 @@ def _take_population(models: Sequence[str]) -> None:
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Evaluates the models."""
-    # TensorFlow comes with it: it takes seconds to import.
+    # Imported late: TensorFlow comes with it and takes seconds to import.
     from training.baselines import baselines
     from training.keyboard import comparison as keyboard_comparison
     from training.keyboard import held_out_clients as held_out_lib

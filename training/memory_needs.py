@@ -57,13 +57,13 @@ class Needs:
         num_parameters: The number of parameters of the model.
         num_tokens: Size of the vocabulary with its special tokens.
         num_units: Memory cells.
-        batch_tokens: Places of a client's batch: sentences times words.
+        batch_tokens: Positions in a client's batch: sentences times words.
         num_blocks: TFF client values of a round.
         tree_rounds: Rounds of the longest noise tree; 0 without one.
         participations: Clients of all rounds together.
         buffers: Vectors in the state of correlated noise; 0 for other noise.
-        padded_values: The values, padding among them, of an update that is rotated; 0
-            where none is.
+        padded_values: Number of values, with padding, of a rotated update; 0 without
+            rotation.
     """
 
     num_parameters: int
@@ -92,12 +92,13 @@ class Needs:
         return 8 * numbers * self.num_parameters
 
     def disk_bytes(self, checkpoints_kept: int) -> int:
-        """The most bytes of a run's own on disk.
+        """The most bytes of a run on disk.
 
         Args:
-            checkpoints_kept: Number that stays; one more exists while it is written.
+            checkpoints_kept: Number of checkpoints kept; one more exists while it is
+                written.
         """
-        # Weights, two moments and an average; and who took part when.
+        # Weights, two moments and an average; and the participations.
         state = 16 * self.num_parameters + 8 * self.participations
         checkpoint = self.waiting_bytes + state
         return self.waiting_bytes + (checkpoints_kept + 1) * checkpoint
@@ -114,7 +115,7 @@ class Needs:
         block = 40 * self.num_parameters
         # Scores and their gradients; gates and cells of each place.
         block += self.batch_tokens * (12 * self.num_tokens + 40 * self.num_units)
-        # Rotated values, what is left of them, and the integers of tries and blocks.
+        # Rotated values, their fractions, and the integers of tries and blocks.
         block += 48 * self.padded_values
         server += 32 * self.padded_values
         # More blocks wait.

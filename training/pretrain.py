@@ -1,4 +1,4 @@
-"""Trains a next-word model on text as it is: for public text, and as a baseline.
+"""Trains a next-word model centrally, on public text or as a baseline.
 
 scripts/run pretrain --population=messages.csv.xz --vocabulary_size=2000
 """
@@ -37,7 +37,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     population = _PROGRAM.population.read()
     text = _PROGRAM.prepare_text(vocabulary)
-    # TensorFlow comes last: it takes seconds to import.
+    # TensorFlow is imported last, because it takes seconds.
     from federated_hh.rounds import experiment
     from training.baselines import baselines
     from training.central import pretraining
@@ -48,7 +48,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     prepared = pretraining.prepare(options, vocabulary, text, arguments.seed, network)
     logging.info(
         "%s sentences of %s clients train a model of %s parameters in %s steps; %s "
-        "clients are held out. Nothing is guaranteed to any of them.",
+        "clients are held out. None of them has a privacy guarantee.",
         f"{prepared.num_sentences:,}",
         f"{len(prepared.clients.training):,}",
         f"{prepared.network.num_parameters():,}",

@@ -94,7 +94,7 @@ def _baselines(prepared, text, vocabulary, options, seed):
     if not paths:
         logging.info(
             "No other model is compared with this one. --compare_with=RUN_DIR,... "
-            "adds finished ones: of training.pretrain, or with --mechanism=fedavg."
+            "adds finished runs, of training.pretrain or with --mechanism=fedavg."
         )
     return found, {"compared_with": fingerprints} if fingerprints else {}
 
@@ -141,7 +141,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         noise.check()
     if warning := sizing.long_run(options, max(num_training, 1)):
         logging.warning("%s", warning)
-    # TensorFlow comes last: it takes seconds to import.
+    # TensorFlow is imported last, because it takes seconds.
     from federated_hh.privacy.dp_ftrl import plan as plan_lib
     from federated_hh.rounds import experiment, masked_sums
     from training.federated import (
@@ -246,7 +246,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 
 _LIMITS = ("min_separation", "max_participation")
-# Flags of a model's size, of which none is chosen where one is given.
+# Flags of a model's size; if one is given, none is chosen.
 _MODEL_SIZES = ("vocabulary_size", "num_units", "embedding_size")
 _MODEL_GIVEN = (*_MODEL_SIZES, "vocabulary", "model", "initial_model")
 
@@ -265,7 +265,7 @@ def _choose_sizes() -> None:
     if not names:
         return
     for name in names:
-        # Fewer words are encoded again where there turn out to be few clients.
+        # If there are few clients, the text is encoded again with fewer words.
         given[name].value = sizing.sensible(10**6)[name]
     if "cohort_size" in names:
         given["cohort_size"].value = 1

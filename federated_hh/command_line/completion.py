@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from federated_hh.files import installation as registry
 
-# Bash ends words at an equals sign, so that what is offered is what stands after it.
+# Bash ends words at an equals sign, so the offered text is the part after it.
 _BASH = """_federated_hh() {{
   local IFS=$'\\n'
   COMPREPLY=($("$1" --complete "${{COMP_LINE:0:COMP_POINT}}"))
@@ -39,7 +39,7 @@ def completed(line: str, programs: Mapping[str, str]) -> list[str]:
         programs: The modules by what `scripts/run` may be followed by.
 
     Returns:
-        Whole words, or the values of a flag; nothing where files may follow.
+        Whole words, or a flag's values; nothing if files may follow.
     """
     command, *words = line.split(" ")
     if not words:

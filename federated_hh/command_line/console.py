@@ -23,8 +23,8 @@ def main() -> None:
     if sys.argv[1:2] == ["--version"]:
         print(installation.release())
         return
-    # Algorithms, models and randomizers of the user's own stand in the directory; they
-    # come last, so that no folder there hides one of these packages.
+    # Custom algorithms, models and randomizers are in the current directory, which is
+    # last so that no folder there hides one of these packages.
     sys.path.append(os.getcwd())
     module = installation.console_scripts()[name]
     try:

@@ -67,7 +67,7 @@ _OPTIONS = option_flags.define(RunOptions, title=option_flags.RUN)
 _RUNTIME = option_flags.define(engine_options.RuntimeOptions, title="Runtime")
 _ENGINE = option_flags.define(engine_options.EngineOptions, title="Runtime")
 
-# Where and how a run is made, not what comes out of it.
+# Flags for the place and manner of a run, without influence on results.
 _NOT_RECORDED = frozenset(
     [
         "output_dir",
@@ -91,8 +91,8 @@ class Arguments:
     Attributes:
         output_dir: The run directory.
         resume: Whether to continue what is there.
-        seed: The seed of what is not secret.
-        noise_key: The key of what the run's guarantee rests on.
+        seed: The seed of everything that is not secret.
+        noise_key: The key of the randomness that the guarantee rests on.
         flags: All flags that decide a result, as `--name=value`.
     """
 
@@ -126,8 +126,8 @@ def look_ahead(arguments: Sequence[str], name: str) -> tuple[str | None, bool]:
         name: The flag's.
 
     Returns:
-        Its value, of the command line or of the run that is to be continued, and
-        whether it is all that is missing.
+        Its value, from the command line or the resumed run, and whether only it is
+        missing.
     """
     given = flags.FlagValues()
     given.set_gnu_getopt(True)  # after the value of an unknown flag there is more
@@ -165,17 +165,16 @@ def run_program(
 ) -> None:
     """Runs an experiment's main part, with its errors as one line and an exit code.
 
-    The code is the error's `exit_code` where it has one, else 2 where flags or data do
-    not fit and no run was begun, and 1 for all that goes wrong later; see
-    `installation`.
+    The code is the error's `exit_code` if it has one; otherwise 2 if flags or data do
+    not fit and no run was begun, and 1 for all later errors; see `installation`.
 
     Args:
-        argv: The program and its arguments that are no flags, from `app.run`.
+        argv: The program and its arguments without flags, from `app.run`.
         program: The program's name, as in `scripts/run NAME`.
-        check_flags: Raises `ValueError` where the program's flags do not fit.
+        check_flags: Raises `ValueError` if the program's flags do not fit.
         run: The main part.
-        is_synthetic: Whether the flags ask for data that are nobody's, so that the
-            noise need not be secret.
+        is_synthetic: Whether the flags ask for synthetic data, so that the noise need
+            not be secret.
     """
     del argv
     logging.get_absl_handler().setFormatter(
@@ -208,7 +207,7 @@ def run_program(
                     "nothing to resume"
                 )
             _take_recorded_flags(recorded)
-            options = _OPTIONS.read()  # with the seed that is recorded
+            options = _OPTIONS.read()  # with the recorded seed
         option_flags.check_all(
             lambda: check_numbers(_recorded_names()), _choose_engine, check_flags
         )
@@ -275,7 +274,7 @@ def _choose_engine() -> None:
 
 
 def check_numbers(names: Sequence[str]) -> None:
-    """Refuses what is no number, which every comparison with a bound lets through.
+    """Refuses NaN, which passes every comparison with a bound.
 
     Args:
         names: The names of flags.

@@ -77,10 +77,10 @@ class PopulationFlags:
         Args:
             contents: "words" or "sentences".
             defaults: Other defaults of this program, by the options' names. Clients
-                without words or sentences are kept by default: a server that samples
-                cannot know them.
-            replaced_by: The program's flag of a file that takes the population's
-                place, and is read by the same options of files; None for no such flag.
+                without words or sentences are kept by default, because a sampling
+                server cannot know who they are.
+            replaced_by: The program's flag for a file that replaces the population,
+                read with the same file options; None for no such flag.
         """
         self._replaced_by = replaced_by
         names = PopulationOptions.names(contents)
@@ -124,7 +124,7 @@ class PopulationFlags:
         return self._cache.read().population_cache
 
     def is_synthetic(self) -> bool:
-        """Returns whether the clients' words are drawn, and nobody's."""
+        """Returns whether the clients' words are drawn, so belong to nobody."""
         return self.read().is_synthetic and not self._is_replaced()
 
     def _is_replaced(self) -> bool:
@@ -181,8 +181,8 @@ class Program:
 
         Args:
             name: The program's module.
-            options: Dataclasses of options, with their headings in --help where that
-                is not the class's docstring.
+            options: Dataclasses of options, with their headings in --help if they
+                differ from the class's docstring.
             contents: The population's contents, "words" or "sentences".
             first: The flags that come first in --help.
             defaults: The program's defaults of population options.
@@ -215,7 +215,7 @@ class Program:
             kinds: Classes of the options to check.
 
         Raises:
-            ValueError: If flags do not fit, with all that is wrong.
+            ValueError: If flags do not fit, with all errors.
         """
         checks = [self._flags[kind].read for kind in kinds or self._flags]
         option_flags.check_all(*checks, *(() if kinds else (self.population.read,)))

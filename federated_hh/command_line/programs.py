@@ -26,10 +26,10 @@ _READER_GONE = 141
 
 
 def modules() -> dict[str, str]:
-    """Returns the modules of all programs, by what `scripts/run` calls them.
+    """Returns the modules of all programs, by their names for `scripts/run`.
 
-    Of installed packages those are the registered ones; a folder of the same name
-    beside them is somebody else's.
+    For installed packages, only registered programs count; a folder of the same name
+    next to them is not ours.
     """
     if installation.is_installed():
         return installation.PROGRAMS
@@ -132,7 +132,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _module_of(name: str) -> str | None:
-    """Returns the module that a name runs; None where there is no such program."""
+    """Returns a program's module; None if there is no such program."""
     if name.startswith("-") or "/" in name:
         return None
     # The registered names first: the others take reading all benchmarks.
@@ -141,7 +141,7 @@ def _module_of(name: str) -> str | None:
 
 
 def _is_there(name: str) -> bool:
-    """Returns whether there is a module of others, such as pytest or a user's own."""
+    """Returns whether another module exists, such as pytest or a custom one."""
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError):

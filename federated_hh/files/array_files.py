@@ -10,7 +10,7 @@ import numpy as np
 
 from federated_hh.files import atomic_files
 
-# What NumPy, JSON and zipfile make of an empty, cut, edited or foreign file.
+# Errors of NumPy, JSON and zipfile for an empty, cut, edited or foreign file.
 _UNREADABLE = (
     OSError,
     EOFError,
@@ -62,7 +62,7 @@ def reading(path: pathlib.Path, what: str, mend: str) -> Iterator[np.lib.npyio.N
         The arrays by name, inside the `with` block.
 
     Raises:
-        ValueError: If the file is damaged, or the block says so.
+        ValueError: If the file is damaged, or the block raises `ValueError`.
     """
     try:
         with np.load(path, allow_pickle=False) as file:

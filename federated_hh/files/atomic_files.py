@@ -1,8 +1,8 @@
-"""Files and directories that are either whole or not there.
+"""Files and directories that are either complete or absent.
 
-A writer works on a `.<name>.partial` sibling of its target and renames it at the end;
-a lock file `.<name>.lock` keeps writers of one target apart. The kernel drops a lock
-when its holder dies, so what is partial and not locked was left by a killed process.
+A writer works on a `.<name>.partial` sibling of its target and renames it at the end; a
+lock file `.<name>.lock` keeps writers of one target apart. The kernel drops a lock when
+its holder dies, so a partial file without a lock was left by a killed process.
 """
 
 import contextlib

@@ -21,8 +21,8 @@ def load(option: str, name: str, what: str, base: type = object) -> Any:
         base: Required base class.
 
     Raises:
-        ValueError: If there is none of that name, it is derived from something else,
-            or it leaves methods open.
+        ValueError: If there is none of that name, it is not a subclass, or it has
+            abstract methods.
     """
     found = _found(option, name, f"module:Class of {what}")
     if (
@@ -60,7 +60,7 @@ def load_function(option: str, name: str, what: str) -> Callable[..., Any]:
 def _found(option: str, name: str, expected: str) -> Any:
     module, _, attribute = name.partition(":")
     directory = os.getcwd()
-    # Last: nothing there stands before this code and what is installed for it.
+    # Last, so that nothing there hides this code or its packages.
     if directory not in sys.path:
         sys.path.append(directory)
     try:

@@ -30,7 +30,7 @@ def quick_collections() -> Iterator[None]:
 
 
 def return_freed() -> None:
-    """Gives memory that is no longer in use back to the system.
+    """Returns unused memory to the system.
 
     Unused messages may refer to themselves, and glibc may keep freed memory for later.
     The call takes milliseconds in `quick_collections`, and the next allocations some
@@ -44,11 +44,11 @@ def return_freed() -> None:
 
 
 def return_large_at_once() -> None:
-    """Has arrays of 4 MiB and more go back to the system when they are freed.
+    """Makes freed arrays of 4 MiB and more return to the system.
 
-    For the rest of the program, so to be called before there are any: glibc would keep
-    the room of those up to 32 MiB once one was freed. Where the environment has
-    MALLOC_MMAP_THRESHOLD_, or there is no glibc, nothing happens.
+    This holds for the rest of the program; call it before there are any, because glibc
+    keeps the memory of arrays up to 32 MiB once one was freed. It does nothing if the
+    environment has MALLOC_MMAP_THRESHOLD_, or without glibc.
     """
     choose = getattr(ctypes.CDLL(None), "mallopt", None)
     if choose is not None and "MALLOC_MMAP_THRESHOLD_" not in os.environ:

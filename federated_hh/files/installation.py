@@ -19,7 +19,7 @@ WRONG_USE = 2
 # A model would no longer be finite: the same flags end there again.
 NOT_FINITE = 3
 
-# The one list of programs: what `scripts/run` takes first, and the module that it runs.
+# The list of programs: names for `scripts/run`, and their modules.
 PROGRAMS = {
     "triehh": "federated_hh.run_triehh",
     "ldp_triehh": "federated_hh.run_ldp_triehh",
@@ -83,7 +83,7 @@ def launcher() -> str:
 
 
 def cache() -> pathlib.Path:
-    """Returns the directory for data that can be made again.
+    """Returns the directory for data that can be regenerated.
 
     A checkout has its own; installed packages use the user's.
     """

@@ -1,7 +1,7 @@
 """Work in pieces that threads share, with the results in order.
 
-For NumPy code on pieces of some hundred thousand numbers, which lets other threads run
-meanwhile; on small pieces threads only wait for the interpreter.
+It is for NumPy code on pieces of some hundred thousand numbers, during which other
+threads can run; on small pieces threads only wait for the interpreter.
 """
 
 import collections

@@ -10,11 +10,11 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 class Progress:
-    """Reports how far a piece of work is; used as a context manager.
+    """Reports the progress of some work; a context manager.
 
     Attributes:
         description: Work in progress, such as "Reading tweets.csv".
-        total: Amount of work in all.
+        total: Total amount of work.
         unit: Unit of the amount, such as "clients" or "B".
     """
 

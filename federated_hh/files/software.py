@@ -52,7 +52,7 @@ def custom_digest(values: Iterable[Any]) -> str:
 def _modules_of(
     value: Any, cells: dict[str, Any], seen: dict[int, Any]
 ) -> Iterator[str]:
-    """Yields the modules behind a value; adds what is in none to `cells`."""
+    """Yields the modules behind a value; adds values outside modules to `cells`."""
     if id(value) in seen or isinstance(value, (str, bytes, int, float, type(None))):
         return
     seen[id(value)] = value  # kept, so that no other object gets its id
@@ -225,8 +225,7 @@ _PACKAGES = (
 def version() -> str:
     """Returns the commit of this code, "-dirty" if it was changed, or "unknown".
 
-    Of installed packages, which may stand in a repository of somebody else's, it is
-    the version.
+    For installed packages, which may be inside another repository, it is the version.
     """
     if installation.is_installed():
         return installation.release()
@@ -256,8 +255,8 @@ _package_version = functools.cache(importlib.metadata.version)
 def sources_digest() -> str:
     """Returns a hash of this code: 16 hexadecimal digits.
 
-    Tells changed code apart where `version` cannot: with changes that are not
-    committed, and without git.
+    It distinguishes changed code where `version` cannot: with uncommitted changes, and
+    without git.
     """
     root = installation.HOME
     total = hashlib.sha256()

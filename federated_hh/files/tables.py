@@ -1,4 +1,4 @@
-r"""Tables as CSV files that read back as they were written, whatever the words in them.
+r"""Tables as CSV files that read back exactly, with any words in them.
 
 The files are plain: UTF-8, commas, a line a row, a header. `pandas.read_csv(path)` and
 Python's `csv` module read the same rows from them; `read` gives back the very table.
@@ -6,8 +6,8 @@ Python's `csv` module read the same rows from them; `read` gives back the very t
 *Numbers* have full precision (`repr`), `inf` and `-inf` among them; truth values are
 `True` and `False`; a missing value is an empty cell.
 
-*Words* are written as they are, unless a program could misread them. Then the cell is
-an apostrophe and the word, with backslashes and what breaks lines in it escaped as in
+*Words* are written unchanged, unless a program could misread them. Then the cell is an
+apostrophe and the word, with backslashes and what breaks lines in it escaped as in
 Python (`\\`, `\n`, `\r`, `\x00`, `\u2028`). These are
 
 * the empty word, which would be a missing value;
@@ -60,12 +60,12 @@ def write(table: pd.DataFrame, significant_digits: int | None = None) -> str:
             come back as int64 or uint64 if they fit, as Int64 if some are missing;
             floating point numbers as float64; truth values as bool, as boolean if
             some are missing; a column of missing values alone as float64.
-        significant_digits: Floating point numbers are rounded to so many; None: none
-            are.
+        significant_digits: Digits to which floating point numbers are rounded; None for
+            no rounding.
 
     Raises:
         ValueError: If there is no column, or two have the same name.
-        TypeError: If a column holds something else, or words and numbers.
+        TypeError: If a column holds other values, or words and numbers.
     """
     names = list(table.columns)
     if not names or len(set(names)) < len(names):
@@ -93,7 +93,7 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
         for numbers.
 
     Raises:
-        ValueError: If the file is no such table; the message names it and the line.
+        ValueError: If the file is not such a table; the message names it and the line.
         OSError: If it cannot be read.
     """
     contents = pathlib.Path(path).read_bytes()
@@ -107,7 +107,7 @@ def parse(text: str) -> pd.DataFrame:
     """Returns the table whose text `write` returned; see `read`.
 
     Raises:
-        ValueError: If the text is no such table; the message names the line.
+        ValueError: If the text is not such a table; the message names the line.
     """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     limit = csv.field_size_limit(len(text) + 1)
@@ -254,8 +254,8 @@ def aligned(printed: Sequence[str]) -> list[str]:
         printed: Numbers of at most 15 digits, such as bounds that were rounded upwards.
 
     Returns:
-        The same numbers, with as many decimals as each other; with an exponent where
-        one of them has one. What is 0 or infinite stays as it is.
+        The same numbers with an equal number of decimals, or with exponents if one has
+        an exponent. 0 and infinity are unchanged.
     """
     known = {text: decimal.Decimal(text).normalize() for text in printed}
     known = {text: each for text, each in known.items() if each and each.is_finite()}

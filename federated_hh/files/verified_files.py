@@ -1,8 +1,8 @@
 """Files whose contents are checked before use: size, SHA-256 and allowed values.
 
-Reading a large file costs seconds, so what was found whole is noted next to the files,
-in `.verified.json`, with their device, inode, size and times of change. The note of a
-file counts only as long as all of these are the same.
+Reading a large file costs seconds, so intact files are listed next to them, in
+`.verified.json`, with device, inode, size and times of change. A file's entry is valid
+only while all of these are the same.
 """
 
 import dataclasses
@@ -81,16 +81,16 @@ def shortened(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-# By directory, what was found whole in this process.
+# Files found intact by this process, by directory.
 _found_whole: dict[str, dict[str, WrittenFile]] = {}
 
 
 def columns_in_use() -> dict[str, dict[str, dict[str, Any]]]:
-    """Returns the raw columns that this process found whole, for others to verify.
+    """Returns the raw columns that this process found intact, for others to verify.
 
     Returns:
-        By directory and name, what `WrittenFile.to_json` gives; without directories
-        that are gone.
+        Results of `WrittenFile.to_json` by directory and name, without removed
+        directories.
     """
     return {
         directory: {
@@ -114,19 +114,19 @@ def verify(
     remedy: str,
     inspect: Callable[[], None] = lambda: None,
 ) -> None:
-    """Checks that files are as written; reads those not yet known to be whole.
+    """Checks that files are as written; reads those not yet known to be intact.
 
     Args:
-        directory: Absolute path of where they are.
+        directory: Absolute path of their directory.
         files: Written files by name.
-        checks: By name, what a file may hold; called with its contents in chunks, which
-            are of a multiple of 8 bytes but for the last.
+        checks: Checks of files' contents by name, called with chunks of a multiple of 8
+            bytes, except for the last chunk.
         remedy: Advice for a damaged file, as a clause.
-        inspect: A check of the files together, called where one had to be read.
+        inspect: A check of all files together, called if one had to be read.
 
     Raises:
-        DamagedFileError: If one is missing, shorter, longer or changed, or holds what
-            it cannot hold.
+        DamagedFileError: If one is missing, shorter, longer or changed, or has invalid
+            contents.
     """
     _verify(directory, files, checks, remedy, inspect)
     _found_whole.setdefault(directory, {}).update(files)
@@ -252,7 +252,7 @@ def _write_notes(directory: str, notes: Mapping[str, Any]) -> None:
     """Replaces the notes; without a right to write, files are read again next time."""
     temporary = None
     try:
-        # Of several processes each has a file of its own, and the last one's stays.
+        # Each of several processes has its own file, and the last one's is kept.
         with tempfile.NamedTemporaryFile(
             "w", dir=directory, prefix=NOTE_FILE, delete=False, encoding="utf-8"
         ) as file:

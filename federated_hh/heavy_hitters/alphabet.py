@@ -15,10 +15,10 @@ _SYMBOLS_AT_ONCE = 1 << 22
 
 @dataclasses.dataclass(frozen=True)
 class Alphabet:
-    """The characters that words are made of, and an end-of-word symbol beside them.
+    """The characters of words, and an end-of-word symbol.
 
-    Character i of `characters` has the code i. The end symbol is none of the
-    characters, so no word can hold it by accident.
+    Character i of `characters` has the code i. The end symbol is not a character, so no
+    word can contain it by accident.
 
     Attributes:
         characters: The distinct characters, in the order of their codes.
@@ -29,14 +29,20 @@ class Alphabet:
     def __post_init__(self):
         repeated = {c for c in self.characters if self.characters.count(c) > 1}
         if repeated:
-            raise ValueError(f"alphabet has {''.join(sorted(repeated))!r} twice")
+            raise ValueError(
+                f"alphabet repeats {''.join(sorted(repeated))!r}; its characters have "
+                "to differ"
+            )
         if not 1 <= len(self.characters) <= np.iinfo(CODE_DTYPE).max - 2:
             raise ValueError(
                 f"alphabet has {len(self.characters)} characters; it needs 1 to "
                 f"{np.iinfo(CODE_DTYPE).max - 2}"
             )
         if "\0" in self.characters:
-            raise ValueError("alphabet has the NUL character, which words cannot hold")
+            raise ValueError(
+                "alphabet has the NUL character, which words cannot contain; leave "
+                "it out"
+            )
 
     @property
     def size(self) -> int:
@@ -60,7 +66,7 @@ class Alphabet:
 
     @property
     def fingerprint(self) -> str:
-        """Tells alphabets apart, in the names of files: 16 hexadecimal digits."""
+        """Identifies the alphabet in file names: 16 hexadecimal digits."""
         return hashlib.sha256(self.characters.encode()).hexdigest()[:16]
 
     def encode(self, words: Sequence[str] | pa.Array, length: int) -> np.ndarray:
@@ -96,7 +102,7 @@ class Alphabet:
     def _encode(
         self, words: Sequence[str], length: int, code_of_point: np.ndarray
     ) -> np.ndarray:
-        # NumPy cuts what is longer, and fills what is shorter with NULs.
+        # NumPy cuts longer words, and fills shorter ones with NULs.
         points = np.array(words, dtype=f"U{length}").view(np.uint32)
         points = points.reshape(len(words), length)
         codes = code_of_point[points]

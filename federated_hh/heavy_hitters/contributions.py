@@ -31,8 +31,8 @@ class ItemSampler(enum.Enum):
 class MappedItems(selection.MappedColumns):
     """The items of a population's clients, as the worker reads them.
 
-    A device's words stand in the order of their spelling, so that those which share a
-    prefix are neighbors, and a device merges them without sorting.
+    A device's words are sorted by spelling, so words with a common prefix are adjacent,
+    and a device merges them without sorting.
     """
 
     def items_of_block(
@@ -87,8 +87,8 @@ class MappedItems(selection.MappedColumns):
         """
         entries, row_splits = self.entries_of(clients)
         items = tf.gather(candidate_of_word, self.word_ids(entries))
-        # Words without a candidate leave first: a known word may stand between two
-        # that share a prefix.
+        # Words without a candidate are removed first: a known word may be between two
+        # with a common prefix.
         kept = tf.where(items >= 0)[:, 0]
         row_splits = _places_of(row_splits, kept)
         items = tf.gather(items, kept)
@@ -129,8 +129,8 @@ def _choose(
 ) -> tf.Tensor:
     """Returns `bound` items of each device that has more of them.
 
-    Devices with about as many items make one matrix, a device a row, of which the
-    largest keys of each row are taken: much less work than to sort all items.
+    Devices with similar numbers of items form one matrix, one row per device, and the
+    largest keys of each row are taken: much less work than sorting all items.
 
     Args:
         items: int32, shape [items]: device by device.

@@ -1,4 +1,4 @@
-"""Coverage: how much of what clients contribute is made of the words that were found.
+"""Coverage: the share of clients' contributions that found words make up.
 
 Sun et al. 2024, Section 4: "the total number of user contributions in the discovered
 set of words divided by the total number of user contributions in the entire target
@@ -34,7 +34,7 @@ class WordTotals:
 
     @classmethod
     def of(cls, population: client_words.ClientWords) -> "WordTotals":
-        """Counts the words of a population; the counts are kept beside it."""
+        """Counts a population's words; the counts are cached next to it."""
 
         def count() -> np.ndarray:
             totals = np.zeros([2, population.num_words], np.int64)
@@ -93,7 +93,7 @@ class CoverageEstimate:
         standard_error: The standard error of the coverage, as clients are a random
             sample and the words are given; 0 for a single client.
         num_clients: Clients that counted.
-        contributions: All that they contributed.
+        contributions: Their total contributions.
     """
 
     coverage: float
@@ -103,10 +103,10 @@ class CoverageEstimate:
 
 
 class CountingTask:
-    """Counts what a group of clients contributes (Sun et al. 2024, Section 4).
+    """Counts a group of clients' contributions (Sun et al. 2024, Section 4).
 
-    The counts are exact and carry no local privacy: the task measures an algorithm
-    on words that are known anyway, and is no part of its output.
+    The counts are exact and carry no local privacy: the task measures an algorithm on
+    words that are already known, and is not part of its output.
 
     Attributes:
         clients: The group: int64, shape [clients], distinct.

@@ -14,13 +14,13 @@ NOISE_STANDARD_ERRORS = 3.0
 
 @dataclasses.dataclass(frozen=True)
 class FoundWord:
-    """A word that was found.
+    """A found word.
 
     Attributes:
         text: The word.
         pass_number: The pass that found it, from 1.
         level: The level that completed it, from 1: its number of characters.
-        votes: The reports of that level that spoke for it.
+        votes: The level's reports that contain it.
         estimate: The debiased count: of how many clients of that level's cohort it
             was one of the items reported on.
         standard_error: The standard error of the estimate.
@@ -79,9 +79,9 @@ def against_noise(
     Returns:
         Metrics: see `LdpTrieHH.update`.
     """
-    # Whatever the trie, the votes for what nobody of this cohort holds are noise. Where
-    # the places bind, the threshold is of the same votes: the mean may then be above
-    # this by one part in the number of such candidates.
+    # Whatever the trie, votes for candidates without a holder in this cohort are noise.
+    # Where the places bind, the threshold is of the same votes: the mean may then be
+    # above this by one part in the number of such candidates.
     tail = law.noise_tail(max(least_votes, law.least_votes(min_standard_errors)))
     in_noise = kept_votes < law.least_votes(NOISE_STANDARD_ERRORS)
     return {

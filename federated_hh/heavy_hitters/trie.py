@@ -102,7 +102,7 @@ class PrefixTrie:
                 f"to be in [0, {self.num_candidates})"
             )
         if np.any(np.diff(candidates) == 0):
-            raise ValueError("a candidate is given twice")
+            raise ValueError("candidates has a duplicate; they have to differ")
         parents, symbols = np.divmod(candidates, self.alphabet.num_symbols)
         codes = np.concatenate(
             [self.frontier()[parents], symbols[:, None]], axis=1

@@ -1,7 +1,7 @@
 """Questions about a device's most frequent word, answered by local reports.
 
 Each round asks other clients which of a few items their most frequent word is. A
-subclass says which item each word is, and what follows from the estimates.
+subclass defines each word's item, and the conclusions from the estimates.
 """
 
 import abc

@@ -124,7 +124,7 @@ def fraction(**values: Any) -> float:
 
 
 def one_of(allowed: Any, **values: Any) -> Any:
-    """Checks a value that is one of a few.
+    """Checks that values are among the allowed ones.
 
     Args:
         allowed: Iterable of the allowed values.
@@ -134,7 +134,7 @@ def one_of(allowed: Any, **values: Any) -> Any:
         The last value.
 
     Raises:
-        ValueError: A value is none of them.
+        ValueError: A value is not among them.
     """
     allowed = tuple(allowed)
     for name, value in values.items():
@@ -187,7 +187,7 @@ def number_field(owner: Any, name: str, minimum: float, maximum: float):
 
 
 def text_field(owner: Any, name: str, where: str = ""):
-    """Raises `ValueError` unless a field is a text that is not empty."""
+    """Raises `ValueError` unless a field is a non-empty string."""
     value = getattr(owner, name)
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name} is {value!r}; it has to be a non-empty string{where}")
@@ -224,7 +224,7 @@ def mapping_field(owner: Any, name: str, kinds: tuple[type, ...]):
             raise ValueError(f"{name} has the key {key!r}; its keys have to be strings")
         if not isinstance(value, kinds) or value in ("", "inf"):
             raise ValueError(f"{name}[{key!r}] must not be {value!r}")
-        # NumPy's numbers are told apart here, so that JSON takes them.
+        # NumPy's numbers are excluded here, so that JSON accepts the values.
         if isinstance(value, numbers.Integral):
             value = bool(value) if isinstance(value, bool) else int(value)
         elif isinstance(value, numbers.Real):

@@ -1,7 +1,7 @@
 """Options: dataclasses whose fields know their range, unit and help.
 
-What a program takes as flags, a notebook gives as plain values: a frozen dataclass says
-once what an option is called, its default, its range and what it means.
+A program takes options as flags, a notebook as plain values. A frozen dataclass defines
+an option's name, default, range and meaning once.
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class WalkOptions:
@@ -106,16 +106,16 @@ def option(
     """Returns a dataclass's field that is an option.
 
     Its type is `int`, `float`, `str`, `bool`, an enumeration with texts as values,
-    `tuple[str, ...]`, or one of these or `None`. A number has a range: what nobody can
-    mean is refused at once.
+    `tuple[str, ...]`, or one of these or `None`. A number has a range, and absurd
+    values are refused at once.
 
     Args:
         default: Value if it is not given; `REQUIRED` if it has to be given.
         help: Meaning, in a sentence.
-        least: The smallest number that is allowed.
+        least: The smallest allowed number.
         most: The largest one.
-        above: A number that is too small, and so are all below it.
-        below: A number that is too large, and so are all above it.
+        above: Exclusive lower bound.
+        below: Exclusive upper bound.
         or_infinite: Whether infinity is allowed, whatever `most` says.
         unit: The unit of the number, such as "hours".
         why: Reason for the range, for the message.
@@ -137,7 +137,7 @@ def option(
     )
 
 
-# What a new bound replaces.
+# Arguments that a new bound replaces.
 _REPLACED = {"least": "above", "above": "least", "most": "below", "below": "most"}
 _SAME: Any = object()
 
@@ -218,10 +218,10 @@ class OptionField:
         return texts.get(self.kind, limits.form)
 
     def accept(self, value: Any) -> Any:
-        """Returns a value as it is kept: NumPy's numbers as Python's, say.
+        """Returns a value in its stored form, such as Python's numbers for NumPy's.
 
         Raises:
-            ValueError: If it is not allowed. The message says what it has to be, and
+            ValueError: If it is not allowed. The message has the allowed values, but
                 neither the field's name nor the value.
         """
         if value is None and self.is_optional:
@@ -260,8 +260,8 @@ def fields_of(options_class: type) -> Mapping[str, OptionField]:
     """Returns the options of a dataclass by name.
 
     Raises:
-        TypeError: If a field is not made by `option`, or of a type that is none of an
-            option's, or a number without a range.
+        TypeError: If a field is not made by `option`, has a type that no option has, or
+            is a number without a range.
     """
     return _fields_of(typing.cast(Hashable, options_class))
 
@@ -300,9 +300,9 @@ def _fields_of(options_class: Any) -> Mapping[str, OptionField]:
 
 
 def check(options: Any) -> None:
-    """Checks each option for itself, and writes it back as it is kept.
+    """Checks each option by itself, and stores it in its stored form.
 
-    A class calls this at the beginning of its `__post_init__`.
+    Call it at the beginning of a class's `__post_init__`.
 
     Args:
         options: An instance of a dataclass of options.
@@ -337,13 +337,13 @@ class SeveralError(ValueError):
 
 
 def raise_all(errors: Sequence[ValueError]) -> None:
-    """Raises what is wrong, all of it.
+    """Raises all errors together.
 
     Args:
         errors: Errors to raise; a `SeveralError` among them is taken apart.
 
     Raises:
-        ValueError: The one, or `SeveralError` with all; nothing where there is none.
+        ValueError: The only error, or `SeveralError` with all; nothing without errors.
     """
     single = [one for error in errors for one in getattr(error, "errors", [error])]
     if len(single) > 1:
@@ -370,10 +370,10 @@ class OptionError(ValueError):
 
         Args:
             options: An instance of a dataclass of options.
-            template: As of `str.format`: `{length}` is the option's name, `{length=}`
-                its name and value, `{length=0.5}` a value that is recommended, and all
-                else one of `values`.
-            **values: By names that no option has.
+            template: As for `str.format`: `{length}` is the option's name, `{length=}`
+                its name and value, `{length=0.5}` a recommended value, and any other
+                name one of `values`.
+            **values: Other values, by names that no option has.
         """
         self._options, self._template, self._values = options, template, values
         super().__init__(template.format_map(_Names(self, False)))
@@ -383,7 +383,7 @@ class OptionError(ValueError):
         return self._template.format_map(_Names(self, True))
 
     def text_of(self, key: str, as_flag: bool) -> Any:
-        """Returns what stands for a key of the template."""
+        """Returns the text for a key of the template."""
         name, equals, value = key.partition("=")
         field = fields_of(type(self._options)).get(name)
         if field is None:

@@ -10,7 +10,7 @@ from absl import flags
 
 from federated_hh.options import fields as fields_lib
 
-# What stands at the end, where there is so much else.
+# The last lines of a shortened page.
 _LAST = (
     "A synthetic population",
     "Evaluation",
@@ -22,7 +22,7 @@ _LAST = (
 _FIRST = "Main flags"
 _MOST_COLUMNS = 100
 _INDENT = 30
-# Two screens; where all flags take more, those that come late are only named.
+# Two screens; if all flags need more, the last ones are only named.
 _MOST_LINES = 80
 
 
@@ -32,13 +32,13 @@ def text(
     whole: bool,
     program: Any = None,
 ) -> str:
-    """Returns the help of the program that runs.
+    """Returns the running program's help.
 
     Args:
         topics: The program's options by topic, in the order of their definition.
         first: Names of the flags that come first.
-        whole: True for all of each flag's help and range; False for first sentences,
-            and names alone of what two screens have no room for.
+        whole: True for each flag's whole help and range; False for first sentences, and
+            only names beyond two screens.
         program: The program's module; `__main__` by default.
     """
     program = program or sys.modules["__main__"]
@@ -120,12 +120,12 @@ def _of_flag(
 
 
 def _of_other(flag: flags.Flag, width: int) -> list[str]:
-    """Returns the lines of a flag that is no option."""
+    """Returns the lines of a flag that is not an option."""
     choices = getattr(flag.parser, "enum_values", ["TEXT"])
     spelled = f"--{flag.name}={'|'.join(choices)}"
     if flag.boolean:
         spelled = f"--[no]{flag.name}"
-    # absl puts choices in front of what the program says.
+    # absl puts choices in front of the program's help.
     told = (flag.help or "").removeprefix(f"<{'|'.join(choices)}>: ")
     return _described(spelled, told, width)
 

@@ -14,7 +14,7 @@ from federated_hh.options import fields as fields_lib
 # So that flags belong to the module that asks for them.
 flags.disclaim_key_flags()
 
-# What Python says of a text that is no number, and what a person wants to know.
+# Python's messages for invalid numbers, and plain ones.
 _KINDS = {
     "invalid literal for int": "a whole number",
     "could not convert string to float": "a number",
@@ -97,7 +97,7 @@ def define(
 
 
 def first(*names: str) -> None:
-    """Says which flags of the program matter most: they come first in its help."""
+    """Names the program's most important flags, which its help shows first."""
     _FIRST[:] = names
 
 
@@ -107,7 +107,7 @@ def _title_of(options_class: type) -> str:
 
 
 def check_all(*checks: Callable[[], Any]) -> None:
-    """Does checks, so that all that is wrong is told at once.
+    """Runs checks, and reports all errors at once.
 
     Raises:
         ValueError: An option is invalid; `fields.SeveralError` if several are.
@@ -144,13 +144,13 @@ def read_lines(options_class: type[Options], lines: Sequence[str]) -> Options:
 
 
 def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
-    """Parses a command line, with its errors as a line each and exit code 2.
+    """Parses a command line; reports each error in a line, with exit code 2.
 
-    Answers --help and --helpfull, by exit code 0.
+    Answers --help and --helpfull, with exit code 0.
 
     Args:
         arguments: The program and its arguments, as in `sys.argv`.
-        takes_words: Whether the program takes arguments that are no flags.
+        takes_words: Whether the program takes arguments that are not flags.
 
     Returns:
         The program and its arguments without flags, for the program's `main`. It is
@@ -168,7 +168,7 @@ def parse(arguments: Sequence[str], *, takes_words: bool = False) -> list[str]:
         return rest
     if not error:
         error = f"arguments are --flags; what is {rest[1]!r}?"
-    # All that is wrong is told at once; what is wrong with a flagfile comes alone.
+    # All errors are reported at once; a flagfile's error is reported alone.
     found = [single for each in _apart(arguments) if (single := _parsed(each)[1])]
     _end(found or [error])
 
@@ -181,23 +181,23 @@ def _accept_all_letters() -> None:
 
 
 def _end(told: Iterable[str]) -> NoReturn:
-    """Says what is wrong, a line each, and ends the program."""
+    """Prints each error in a line, and ends the program."""
     for line in dict.fromkeys(told):
         print(f"error: {line}", file=sys.stderr)
     sys.exit(2)
 
 
 def _show(text: str) -> None:
-    """Prints a text, of which a reader such as `head` may take a part only."""
+    """Prints a text that a reader such as `head` may read only in part."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
-        # Else Python tries once more as it ends.
+        # Otherwise Python tries again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _apart(arguments: Sequence[str]) -> list[list[str]]:
-    """Returns the command lines of one flag each, of which a command line is made."""
+    """Splits a command line into command lines of one flag each."""
     given: list[list[str]] = []
     for argument in arguments[1:]:
         if argument.startswith("-") or not given:
@@ -222,7 +222,7 @@ def _parsed(arguments: Sequence[str]) -> tuple[list[str], str]:
 
 
 class _OptionParser(flags.ArgumentParser):
-    """Parses a flag that is an option; a text, where no other class converts it."""
+    """Parses an option's flag; as a text, unless a subclass converts it."""
 
     def __init__(self, field: fields_lib.OptionField):
         super().__init__()
@@ -230,7 +230,7 @@ class _OptionParser(flags.ArgumentParser):
         self.syntactic_help = field.range
 
     def convert(self, argument):
-        """Returns what a text stands for."""
+        """Returns a text's value."""
         return argument
 
     def parse(self, argument):

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-# Standard deviations on either side, and a constant for laws close to Poisson's:
-# what is outside has mass below 1e-25 and is added to the ends.
+# Standard deviations on either side, and a constant for laws close to Poisson's: the
+# mass outside is below 1e-25 and is added to the ends.
 _DEVIATIONS = 11.0
 _MARGIN = 45
 

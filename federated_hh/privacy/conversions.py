@@ -1,6 +1,6 @@
 """From one privacy definition to another, and from one client to several.
 
-Every function says what it assumes of the mechanism: a number in zCDP does not say
+Every function states its assumptions about the mechanism: a number in zCDP does not say
 which mechanism it came from, and the tightest conversion holds for Gaussian ones only.
 """
 
@@ -33,8 +33,8 @@ def zcdp_to_epsilon(
         delta: In (0, 1).
         conversion: GAUSSIAN is exact for Gaussian mechanisms and their adaptive
             compositions (trees of Gaussian noise too), whose privacy loss is that of
-            one Gaussian of noise multiplier 1 / sqrt(2 rho); it is no bound for other
-            mechanisms. The other two hold for every rho-zCDP mechanism.
+            one Gaussian of noise multiplier 1 / sqrt(2 rho); it is not a bound for
+            other mechanisms. The other two hold for every rho-zCDP mechanism.
 
     Returns:
         epsilon, rounded upwards.

@@ -1,6 +1,6 @@
 """Epsilon of the integer noise that is drawn, from that of the Gaussian it is made for.
 
-What is drawn differs from a rounded Gaussian by little, which is added here:
+The drawn noise differs slightly from a rounded Gaussian, which is added here:
 docs/integer_noise.md has the proof.
 """
 
@@ -22,7 +22,7 @@ _LARGEST_EXPONENT = 700.0
 
 @dataclasses.dataclass(frozen=True)
 class DrawnEpsilon:
-    """The epsilon of noise as it is drawn.
+    """The epsilon of the drawn noise.
 
     Attributes:
         epsilon: Epsilon at the requested delta, rounded upwards. Where it is not
@@ -57,7 +57,7 @@ def of_gaussian(
     num_rounds: int,
     delta_besides: float = 0.0,
 ) -> DrawnEpsilon:
-    """Returns the epsilon of what has drawn noise in the place of Gaussian noise.
+    """Returns epsilon with drawn noise instead of Gaussian noise.
 
     Where it is (epsilon, delta')-DP with the Gaussian, it is (epsilon + N 2^-96,
     delta' (1 + N 2^-96) + N 2^-140 (1 + exp(epsilon)))-DP with N numbers that are

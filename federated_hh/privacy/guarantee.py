@@ -1,6 +1,6 @@
 """A guarantee: an (epsilon, delta), its unit, and the data sets that it compares.
 
-A guarantee bounds how much more likely an outcome is on a data set D than on a
+A guarantee bounds the ratio of an outcome's probabilities on a data set D and on a
 neighbouring one, D'. Which pairs are neighbours is the adjacency, and how much of the
 data they differ in the unit. Both are named here, once: guarantees can be compared and
 composed where the names are equal, and after a proved conversion (`ledger.converted`)
@@ -105,12 +105,12 @@ class Guarantee:
         of_one_repeat: True if it is one repeat's alone, of several that were run.
         rho: The zCDP of the Gaussian noise that epsilon is of; None where there is
             none.
-        noise_rounds: In how many rounds that noise was drawn; None where there is
-            none.
+        noise_rounds: Number of rounds in which that noise was drawn; None where there
+            is none.
         voting: The rounds of votes whose curve, from D to D', epsilon and delta are of;
             None where there are none.
-        is_comparison: True if it is stated for comparison only, such as a paper's
-            bound beside a tighter one.
+        is_comparison: True if it is stated for comparison only, such as a paper's bound
+            next to a tighter one.
 
     Raises:
         ValueError: A field is missing, empty or out of range; the message names it.

@@ -1,4 +1,4 @@
-"""One ledger for all that was done to the same clients."""
+"""A ledger of all runs on the same clients."""
 
 import collections
 import dataclasses
@@ -12,7 +12,7 @@ from federated_hh.privacy.guarantee import Adjacency, Guarantee
 
 # Share of delta that is left to larger losses of Gaussian noise.
 _BEYOND = 1e-4
-# Composing is no better than adding where an epsilon is as large, and exp may overflow.
+# For such large epsilons composition is no better than addition, and exp may overflow.
 _LARGEST_COMPOSED = 100.0
 # The adjacencies whose pairs are among those of another one.
 _SPECIAL_CASES = {
@@ -25,11 +25,11 @@ _WITH_MIDDLE = (Adjacency.ZERO_OUT, Adjacency.EMPTIED)
 def converted(guarantee: Guarantee, adjacency: Adjacency) -> Guarantee:
     """Converts a guarantee to another adjacency.
 
-    Two conversions are proved, for any mechanism M, and what they give together.
+    Two conversions are proved for any mechanism M, and their combination.
 
     *A special case.* D' of "emptied" is D with what a client holds exchanged for
     nothing; D' of "replace_one_item" is D with what it holds exchanged for the same but
-    for an item. Both are pairs of "replace_client" too, in either order: what holds for
+    for an item. Both are pairs of "replace_client" too, in either order: a bound for
     all of its pairs, in one direction or in both, holds for them.
 
     *Two steps.* Let D' be D with all that a client holds exchanged. Take away what it
@@ -139,22 +139,28 @@ class Ledger:
             guarantee: The guarantee of all that it released.
 
         Raises:
-            ValueError: The guarantee is no proved upper bound, is infinite, leaves out
-                repeats, or has no sound conversion to the ledger's adjacency.
+            ValueError: The guarantee is not a proved upper bound, is infinite, leaves
+                out repeats, or has no sound conversion to the ledger's adjacency.
         """
         if guarantee.of_one_repeat:
             raise ValueError(
-                f"{name}: a guarantee of one repeat alone leaves out what the others "
-                "released"
+                f"{name}: a guarantee of one repeat leaves out the other repeats' "
+                "releases; give one of all repeats"
             )
         try:
             guarantee = converted(guarantee, self.adjacency)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         if not guarantee.is_upper_bound:
-            raise ValueError(f"{name}: only proved upper bounds can be composed")
+            raise ValueError(
+                f"{name}: its epsilon is not a proved upper bound, and only those can "
+                "be composed"
+            )
         if math.isinf(guarantee.epsilon):
-            raise ValueError(f"{name}: an infinite epsilon guarantees nothing")
+            raise ValueError(
+                f"{name}: its epsilon is infinite, which guarantees nothing; leave it "
+                "out"
+            )
         self._entries.append(Entry(name, guarantee))
 
     def total(self, delta: float) -> Guarantee:
@@ -173,7 +179,7 @@ class Ledger:
         """
         delta = checks.probability(delta=delta)
         if not self._entries:
-            raise ValueError("the ledger is empty: nothing to compose")
+            raise ValueError("the ledger is empty; add at least one guarantee")
         rhos = [e.guarantee.rho for e in self._entries if e.guarantee.rho is not None]
         others = [e.guarantee for e in self._entries if e.guarantee.rho is None]
         spent = fractions.Fraction()
@@ -220,7 +226,7 @@ class Ledger:
 def _with_noise(
     rho: float, num_rounds: int, others: Sequence[Guarantee], delta: float
 ) -> float:
-    """Composes noise, as it is drawn, with other guarantees."""
+    """Composes drawn noise with other guarantees."""
     besides = math.fsum(map(_least_delta, others))
     drawn = drawn_noise.of_gaussian(
         lambda left: _epsilon(rho, others, besides + left),
@@ -230,8 +236,8 @@ def _with_noise(
     )
     if not drawn.is_proved:
         raise ValueError(
-            f"delta = {delta:g} is too small: nothing is proved of the integer noise "
-            "that is drawn for the Gaussian; ask for a larger one"
+            f"delta = {delta:g} is too small: nothing is proved for the integer noise "
+            "that is drawn instead of the Gaussian. Give a larger delta"
         )
     return drawn.epsilon
 

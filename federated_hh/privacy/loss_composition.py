@@ -1,4 +1,4 @@
-"""Composition of mechanisms of which bounds of delta are known at every epsilon.
+"""Composition of mechanisms with known bounds of delta at every epsilon.
 
 Let H(a) bound the hockey-stick divergences of a mechanism at a = e^epsilon, for all
 pairs of neighbours: in both orders, or from D to D' alone (`one_sided_deltas`). The
@@ -31,7 +31,7 @@ _MANY = 100
 # Shares of delta: left to losses beyond the grid, and for the rounding of sums.
 _BEYOND = 1e-3
 _SLACK = 1e-6
-# A one-sided curve is raised by this share, above what rounding may lower it by.
+# A one-sided curve is raised by this share, which exceeds its rounding error.
 _RAISED = 1e-9
 _LOWERED = 1 - 1e-12
 # Of a chance of 1, whose complement has no logarithm.
@@ -107,7 +107,7 @@ class Mechanisms:
 
 
 def of_guarantee(epsilon: float, delta: float, count: int = 1) -> Mechanisms:
-    """Returns mechanisms of which an (epsilon, delta) is all that is known.
+    """Returns mechanisms known only by an (epsilon, delta).
 
     The worst are those that tell everything with probability delta, and else are
     randomized response (Kairouz, Oh, Viswanath 2015).
@@ -262,8 +262,8 @@ def _composition(
 def _one_sided_law(deltas: np.ndarray, step: float) -> tuple[np.ndarray, int, float]:
     """Finds a law of losses whose divergence is above that of all points.
 
-    From the largest loss down, each mass is what its point still lacks. All terms are
-    positive, so no digit is lost, and points are raised by more than the rounding.
+    From the largest loss down, each mass is its point's remaining deficit. All terms
+    are positive, so no digit is lost, and points are raised by more than the rounding.
 
     Args:
         deltas: float64 [points], delta at epsilon = 0, step, 2 step, ...

@@ -1,9 +1,9 @@
-"""A run's plan: all that its privacy depends on, in one value.
+"""A run's plan: everything that its privacy depends on, in one value.
 
-A `Plan` is a sampler (which clients a round asks), a contribution (what one client may
-send) and a mechanism (what of the sum is released). The run takes all three from the
-plan, and so does the accounting: there is no second place that could say otherwise. A
-combination for which no theorem is proved cannot be made into a plan.
+A `Plan` is a sampler (a round's cohort), a contribution (one client's message) and a
+mechanism (the release). The run takes all three from the plan, and so does the
+accounting: there is no second place that could say otherwise. A combination for which
+no theorem is proved cannot be made into a plan.
 """
 
 import abc
@@ -112,7 +112,7 @@ class Contribution:
         return None
 
     def reported(self, total: Any, facts: Facts, stream: streams.Stream) -> Any:
-        """Returns the sum of what clients send, from what the simulation computed.
+        """Returns the sum of clients' messages, from the simulation's sum.
 
         They are the same, unless the simulation computes the sum of the clients' true
         items and draws the sum of their reports from it.
@@ -137,7 +137,7 @@ class Release(Generic[M]):
 
 
 class Mechanism(abc.ABC, Generic[M]):
-    """Makes what is released from a round's sum; a frozen dataclass."""
+    """Makes the release from a round's sum; a frozen dataclass."""
 
     def initialize(self) -> M | None:
         """Returns the state before the first round."""
@@ -160,7 +160,7 @@ class Mechanism(abc.ABC, Generic[M]):
 @identities.identity("NoNoise")
 @dataclasses.dataclass(frozen=True)
 class NoNoise(Mechanism[None]):
-    """Releases the sum as it is."""
+    """Releases the sum unchanged."""
 
     def release(
         self, total: Any, state: None, facts: Facts, stream: streams.Stream
@@ -220,7 +220,7 @@ class Theorem(abc.ABC):
 
     @abc.abstractmethod
     def check_round(self, plan: "Plan", number: int, facts: Facts) -> None:
-        """Raises `ValueError` where a round is none of what is proved."""
+        """Raises `ValueError` if the theorem does not cover a round."""
 
     @abc.abstractmethod
     def statement(
@@ -300,7 +300,8 @@ class Plan(Generic[_SamplerT, _ContributionT, _MechanismT]):
         raise ValueError(
             f"no theorem is proved for {self.sampler.sampling.value} cohorts with "
             f"{type(self.contribution).__name__} and {type(self.mechanism).__name__}; "
-            f"there is one for {known or 'nothing: import the module that has it'}"
+            "theorems exist for "
+            f"{known or 'nothing: import the module that registers one'}"
         )
 
     def check_round(self, number: int, facts: Facts) -> None:

@@ -106,7 +106,9 @@ class RealisedRounds:
     def __post_init__(self):
         object.__setattr__(self, "rounds", tuple(self.rounds))
         if not self.rounds:
-            raise ValueError("rounds must hold at least one: nothing was realised")
+            raise ValueError(
+                "rounds is empty; a realised statement needs at least one round"
+            )
         repeat, number = 0, 0
         for place, found in enumerate(self.rounds):
             if place and found.repeat == repeat + 1:

@@ -31,7 +31,7 @@ def upwards(exact: fractions.Fraction) -> float:
 
 
 def sum_upwards(total: float, terms: int) -> float:
-    """Returns a bound on an exact sum of numbers of which no one is negative.
+    """Returns a bound on an exact sum of non-negative numbers.
 
     Args:
         total: The sum in float64, in any order, of the numbers rounded to nearest.
@@ -44,7 +44,7 @@ def sum_upwards(total: float, terms: int) -> float:
     return upwards(fractions.Fraction(total) * (1 + fractions.Fraction(terms, 2**52)))
 
 
-# Floats that come out of a few roundings miss a round number by less than this.
+# A few roundings miss a round number by less than this.
 _FLOAT_ACCURACY = decimal.Decimal("1e-12")
 
 

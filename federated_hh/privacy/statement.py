@@ -1,4 +1,4 @@
-"""The privacy statement of a run: what is guaranteed, to whom, and on what grounds.
+"""The privacy statement of a run: the guarantees, their units and their theorems.
 
 A statement carries the points that Ponomareva et al. 2023 (section 5.3) ask for, in
 the order in which Xu et al. 2023 (appendix A) report them. It cannot be made with a
@@ -84,11 +84,11 @@ class PrivacyStatement:
         adjacency: The definition of neighbouring data sets that comes first; each
             guarantee has its own.
         mechanism: The algorithm, with its source.
-        mechanism_output: The covered output; all that is computed from it is
-            covered too.
+        mechanism_output: The covered output; everything computed from it is covered
+            too.
         guarantees: Guarantees; empty only together with `no_guarantee_reason`.
         no_guarantee_reason: Why nothing is guaranteed; None where something is.
-        parameters: Name to number or text, of all that the numbers depend on.
+        parameters: Numbers and texts by name, of everything that the numbers depend on.
         accounting: Computation of the numbers.
         assumptions: Assumptions on the system.
         not_counted: Data and events that the guarantees do not cover.

@@ -31,7 +31,7 @@ _EXACT_BELOW = 16
 
 @dataclasses.dataclass(frozen=True)
 class VotingRounds:
-    """Rounds of votes on the same clients, of which the curve is known.
+    """Rounds of votes on the same clients, with a known curve.
 
     Attributes:
         population_size: Clients n that cohorts are drawn from; 2 to 2^31 - 1.
@@ -174,9 +174,9 @@ def point_upper(
 ) -> np.ndarray:
     """Bounds the probability that a uniform cohort has exactly `votes` holders.
 
-    Every factorial is Stirling's formula and its error; what is left of the formulas
-    are four relative entropies, so nothing large cancels (Loader 2000, "Fast and
-    Accurate Computation of Binomial Probabilities").
+    Every factorial is Stirling's formula and its error; the formulas combine to four
+    relative entropies, so nothing large cancels (Loader 2000, "Fast and Accurate
+    Computation of Binomial Probabilities").
 
     Args:
         population: Clients n, 1 to 2^31.

@@ -26,7 +26,7 @@ def read(text: str) -> PrivacyStatement:
         The statement, equal to the one that was written.
 
     Raises:
-        ValueError: The text is no JSON object, has another schema version, or a
+        ValueError: The text is not a JSON object, has another schema version, or a
             field is missing, unknown or out of range; the message names it.
     """
     fields = json.loads(text)
@@ -35,9 +35,9 @@ def read(text: str) -> PrivacyStatement:
     version = fields.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ValueError(
-            f"schema_version is {version!r}; it has to be {SCHEMA_VERSION} for "
-            "this release: the statement is of another one, and has to be made "
-            "again from its run's flags"
+            f"schema_version is {version!r}; it has to be {SCHEMA_VERSION} for this "
+            "release. The statement belongs to another release; make it again from "
+            "its run's flags"
         )
     _check_names(
         PrivacyStatement, fields, "the statement", "basis", "unit", "definitions"

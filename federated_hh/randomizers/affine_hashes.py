@@ -1,4 +1,4 @@
-"""Hash functions of which any three values are independent, and their fast sums.
+"""Hash functions with three-wise independent values, and their fast sums.
 
 A function maps the bits of an item to a cell by a random affine map over the field of
 two elements, h(x) = A x + b (Carter and Wegman 1979). Three distinct points are always

@@ -66,7 +66,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
         self._check_gap()
 
     def canonical_text(self) -> str:
-        """Returns all that reports depend on; see `identities.canonical`."""
+        """Returns everything that reports depend on; see `identities.canonical`."""
         hashes = self.hashes
         return (
             f"CountMeanSketch({self.epsilon!r}, {self.domain_size}, "
@@ -193,7 +193,7 @@ class CountMeanSketch(local_randomizer.LocalRandomizer):
 
         Args:
             histogram: See `sum_of_reports`.
-            seed: The seed of all that is random.
+            seed: The seed of all randomness.
 
         Returns:
             int64, `sketch_shape`.

@@ -2,7 +2,7 @@
 
 `docs/integer_noise.md` has the theorem, its proof and the bounds. In short:
 
-* What is drawn is the discrete Gaussian of variance S^2 + 5: an integer n with
+* The drawn noise is the discrete Gaussian of variance S^2 + 5: an integer n with
   probability proportional to exp(-n^2 / (2 (S^2 + 5))). A continuous Gaussian of
   standard deviation S that is rounded at random to an integer near it has this law up
   to a factor 1 +- 2^-138. So an integer sum with this noise is post-processing of the

@@ -65,7 +65,8 @@ def identity(text: str, fields: str = "", *, without: str = "") -> Callable[[T],
         for name in made.fields:
             if name not in known and not hasattr(kind, name):
                 raise TypeError(
-                    f"identity {text!r} names {name}, which is no field or constant"
+                    f"identity {text!r} names {name}, which is neither a field nor a "
+                    "constant"
                 )
         setattr(kind, _ATTRIBUTE, made)
         return kind

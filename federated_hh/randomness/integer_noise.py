@@ -2,12 +2,12 @@
 
 A tree over rounds has a node for every complete dyadic interval of them. A node's
 *noisy total* is the integer sum of its rounds with integer noise (`discrete_gaussian`).
-What is released is computed from noisy totals alone, in float64, after the noise; so
-neither the rounding of floats nor an exact sum next to the noise can tell more. A state
-holds noisy totals and estimates made of them. When two nodes become children of
-another, the sum of the first follows by drawing its noise again and subtracting it: the
-noise of a node is a function of the node and of the round's random stream: of its key,
-of what the noise is for, and of the history of the run up to the round.
+Releases are computed from noisy totals alone, in float64, after the noise; so neither
+the rounding of floats nor an exact sum next to the noise can tell more. A state holds
+noisy totals and estimates made of them. When two nodes become children of another, the
+sum of the first follows by drawing its noise again and subtracting it: the noise of a
+node is a function of the node and of the round's random stream: of its key, of what the
+noise is for, and of the history of the run up to the round.
 """
 
 import abc
@@ -19,7 +19,7 @@ import numpy as np
 
 from federated_hh.randomness import discrete_gaussian, streams
 
-# What is stated of the noise's distance from a Gaussian counts on this.
+# The stated distance of the noise from a Gaussian relies on this.
 _LARGEST_SIZE = 2**31
 
 
@@ -41,7 +41,7 @@ def check_room(stddev: float, largest_sum: int) -> None:
     if largest_sum + largest >= 2**63:
         raise ValueError(
             f"sums of up to 2^{largest_sum.bit_length()} with noise of up to "
-            f"2^{largest.bit_length()} could leave 64 bits: lower noise_multiplier, "
+            f"2^{largest.bit_length()} could exceed 64 bits: lower noise_multiplier, "
             "cohort_size or num_rounds."
         )
 
@@ -125,7 +125,7 @@ class IntegerNoise(abc.ABC):
         at two scales, would show the sums.
         """
         if not 1 <= size <= _LARGEST_SIZE:
-            raise ValueError(f"sums have {size:,} values; it has to have 1 to 2^31.")
+            raise ValueError(f"sums have {size:,} values; 1 to 2^31 are possible.")
         bits = stream.bits("scale", float(stddev).hex(), *place)
         return sampler_of(stddev).parts(bits, size)
 
@@ -156,7 +156,7 @@ class Tree(IntegerNoise):
         size, position = len(total), state.rounds
         if any(len(node.total) != size for node in state.nodes):
             raise ValueError(
-                f"sums have {size:,} values; those of the rounds before had "
+                f"sums have {size:,} values; they need as many as in earlier rounds, "
                 f"{len(state.nodes[0].total):,}."
             )
         draw = functools.partial(self._draw_parts, size, stddev)
@@ -232,7 +232,7 @@ class Independent(IntegerNoise):
     """Independent noise in each round, of whatever standard deviation each has."""
 
     def restart(self, state: NoiseState) -> NoiseState:
-        """Returns the state as it is: rounds have nothing in common."""
+        """Returns the state unchanged: rounds have nothing in common."""
         return state
 
     def add(

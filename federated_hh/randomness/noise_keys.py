@@ -78,12 +78,12 @@ class NoiseKey:
             text = pathlib.Path(path).read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise NoiseKeyError(
-                f"{path}: the noise key cannot be read ({error}); without it the run "
-                "cannot go on"
+                f"{path}: the noise key cannot be read ({error}), and the run cannot "
+                "continue without it. Restore it, or begin a new run"
             ) from error
         if len(text) != _DIGITS or set(text) - set("0123456789abcdef"):
             raise NoiseKeyError(
-                f"{path} holds no noise key: {_DIGITS} hexadecimal digits expected"
+                f"{path} holds no noise key; it has to be {_DIGITS} hexadecimal digits"
             )
         return cls(int(text, 16), is_secret)
 

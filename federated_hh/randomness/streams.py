@@ -166,10 +166,9 @@ HISTORY_BYTES = 32
 class Stream:
     """A source of random numbers for one purpose.
 
-    What is drawn depends on the key, the path and the history. Where a run is
-    computed again with other sums, its history differs, and so does everything that
-    is drawn from then on: with the same noise over other sums, the difference of two
-    runs would have none.
+    Draws depend on the key, the path and the history. Where a run is computed again
+    with other sums, its history differs, and so does everything that is drawn from then
+    on: with the same noise over other sums, the difference of two runs would have none.
 
     Attributes:
         key: A secret in [0, 2^128), or a public seed. Not shown by `repr`.

@@ -266,7 +266,7 @@ class AnswersTest(parameterized.TestCase):
         self.assertIn("each holder reports on it", lines[1])
 
     @parameterized.parameters(
-        (("--plot=x.png", "--epsilon=2", "--delta=1e-10"), "are for --detectable"),
+        (("--plot=x.png", "--epsilon=2", "--delta=1e-10"), "need --detectable"),
         (
             (
                 "--detectable",
@@ -484,7 +484,7 @@ class BadInputTest(parameterized.TestCase):
                 *("--mechanism=dp_ftrl", "--population=100", "--cohort_size=10"),
                 *("--num_rounds=5", "--noise_multiplier=1", "--epsilon=1"),
             ),
-            "leave out the one that is to be found",
+            "leave out the one to compute",
         ),
         (
             (
@@ -508,7 +508,7 @@ class BadInputTest(parameterized.TestCase):
                 "--table=xu_2023",
                 "--num_rounds=3",
             ),
-            "table goes with delta alone",
+            "table cannot be combined with other",
         ),
         (
             ("--mechanism=blt", *_FTRL[1:], "--noise_multiplier=1", "--weights=1"),
@@ -626,7 +626,7 @@ class BadInputTest(parameterized.TestCase):
                 "--delta=1e-6",
                 "--max_length=1",
             ),
-            "words of one symbol, their end, are none",
+            "room for the word end only",
         ),
         (
             ("--mechanism=triehh", "--population=1000", "--max_length=5"),

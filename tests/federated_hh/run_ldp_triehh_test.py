@@ -377,7 +377,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         (("--central_epsilon=1e-16",), "in [1e-09, 40] (with less, the vot"),
         (("--central_epsilon=41",), ", 40]"),
         (("--central_epsilon=nan",), "--central_epsilon=nan"),
-        (("--central_epsilon=1", "--epsilon=10"), "only one of them"),
+        (("--central_epsilon=1", "--epsilon=10"), "are both given"),
         (("--epsilon=0",), "--epsilon=0: has to be a number in [1e-09, 40], or inf"),
         (
             ("--epsilon=1e-300",),

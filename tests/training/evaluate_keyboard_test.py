@@ -41,7 +41,7 @@ class EvaluateKeyboardTest(parameterized.TestCase):
         words = vocabulary.Vocabulary(["a", "b"])
         network = model.cifg_language_model(6, num_units=2, projection_size=2)
         exported_model.export(network, network.initial_weights(1), words, 3, path)
-        message = f"error: --model={path}: none is of a run, .*--judges=all"
+        message = f"error: --model={path}: none belongs to a run, .*--judges=all"
         said = self._refused((f"--model={path}",), 2, message)
         # Which takes long, of many clients.
         self.assertNotIn("Preparing", said)

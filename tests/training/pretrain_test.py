@@ -72,7 +72,7 @@ class PretrainTest(absltest.TestCase):
         others = vocabulary.Vocabulary([*words.words[1:], "other"])
         for wrong in (others, vocabulary.Vocabulary.from_english(49)):
             with self.assertRaisesRegex(
-                ValueError, "ngrams.npz.*: they are of 54 tokens.* and the model is of"
+                ValueError, "ngrams.npz.*: they have 54 tokens.* and the model has"
             ):
                 ngram_files.read(public / "model", wrong)
 

@@ -1,1 +1,1 @@
-"""Baselines: n-grams, the law of synthetic text, and models of other runs."""
+"""Baselines: n-grams, the distribution of synthetic text, and other runs' models."""

@@ -1,7 +1,7 @@
 """Baselines of a trained model in every report, evaluated at the same positions.
 
-None of it has a guarantee: n-grams are counted without noise, and other models have
-whatever their own training gave them.
+Baselines have no guarantee here: n-grams are counted without noise, and other models
+have only their own training's guarantee.
 """
 
 import dataclasses
@@ -33,8 +33,8 @@ class Baseline:
         name: Its name in tables and plots.
         made_of: Its text and construction, in words.
         metrics: See `evaluation.metrics_of_sums`.
-        is_expected: Whether these are expectations, and not what is counted at the
-            positions that are evaluated.
+        is_expected: Whether these are expectations instead of counts at the evaluated
+            positions.
     """
 
     name: str
@@ -119,7 +119,7 @@ def language_of(
     population: population_options.PopulationOptions,
     language: population_options.LanguageOptions,
 ) -> synthetic_sentences.SyntheticLanguage | None:
-    """Returns the language of a population's text; None where nobody knows its law.
+    """Returns the language of a population's text; None if its law is unknown.
 
     Args:
         population: The population of the clients.
@@ -139,7 +139,7 @@ def of_language(
     held_out_text: windows.Windows,
     max_words: int,
 ) -> list[Baseline]:
-    """Returns the best possible scores, where the law of the text is known.
+    """Returns the best possible scores, if the law of the text is known.
 
     Args:
         language: Language, from `language_of`.

@@ -1,10 +1,10 @@
-"""The best that a model can reach on synthetic sentences, by their law.
+"""The best possible scores on synthetic sentences, from their distribution.
 
-A model sees token ids: of a word outside the vocabulary it sees that it is one. Where
-each word that has followers of its own is in the vocabulary, what the model sees of the
-past says all that matters for the next word, and the figures here are those of the
-best possible predictor. Else they are bounds: no model can do better, as here each
-place is evaluated as if its word before were known.
+A model sees token ids: a word outside the vocabulary has the unknown word's id. If
+every word with followers is in the vocabulary, the ids contain all information about
+the next word, and the figures here are those of the best possible predictor. Otherwise
+they are bounds: no model can do better, because each position is evaluated as if the
+word before were known.
 """
 
 import collections
@@ -57,7 +57,7 @@ def best_possible(
     vocabulary: vocabulary_lib.Vocabulary,
     max_words: int,
 ) -> collections.OrderedDict[str, float]:
-    """Computes what no model can beat on sentences of a language, on average.
+    """Computes scores that no model can beat on average on a language's sentences.
 
     Args:
         language: The language.
@@ -67,8 +67,8 @@ def best_possible(
 
     Returns:
         The expectations over the law of sentences, named as by
-        `evaluation.metrics_of_sums`. Where `language_law.LanguageLaw` knows no law of
-        token ids they are bounds.
+        `evaluation.metrics_of_sums`. They are bounds if `language_law.LanguageLaw` has
+        no law of token ids.
 
     Raises:
         ValueError: If `max_words` is below 1.
@@ -81,7 +81,7 @@ def best_possible(
     going_on = 1 - language.end_probability
     end = float(special.entr([going_on, 1 - going_on]).sum())
     sums = collections.OrderedDict.fromkeys(evaluation.SUMS, 0.0)
-    # The law of the word at a place, among those with followers of their own.
+    # The law of the word at a position, among words with followers.
     first = language.frequencies[: language.options.context_words]
     before = np.zeros_like(first)
     reached = 1.0
@@ -104,7 +104,7 @@ def best_possible(
             sums[name] += reached * goes_on * expected[hits]
         reached *= goes_on
         before = _next_law(language, before)
-    # The end after the last word that is used costs nothing: nothing else is a target.
+    # The end after the last used word costs nothing: it is the only possible target.
     sums["places"] += reached * language.end_probability
     # A model may score special tokens low, as they do not count for the accuracy.
     sums["top1_in_vocabulary"] = sums["one_suggestion"]
@@ -157,7 +157,7 @@ def _after_words_with_followers(language, tokens, anything) -> _Words:
 def _next_law(
     language: synthetic_sentences.SyntheticLanguage, law: np.ndarray
 ) -> np.ndarray:
-    """Returns the law of the word after one of a law, both of words with followers."""
+    """Returns the next word's law from the last one's, of words with followers."""
     strength, size = language.options.context_strength, len(law)
     mass = (law[:, np.newaxis] * language.follower_weights).ravel()
     chosen = np.bincount(language.followers.ravel(), mass, size)[:size]

@@ -1,17 +1,17 @@
-"""The trigram of modified Kneser and Ney: the best that is made of counts alone.
+"""The modified Kneser-Ney trigram: the best model made of counts alone.
 
-Each count c has a discount taken off, D1 where it is 1, D2 where it is 2 and D3 where
-it is more; what that makes free of a context h goes to the tokens as the shorter
-context has them:
+Each count c is reduced by a discount: D1 if it is 1, D2 if it is 2 and D3 if it is
+more. The mass freed in a context h goes to tokens by the shorter context's
+probabilities:
 
     P(t | h) = (c(h t) - D(c(h t))) / c(h) + free(h) * P(t | h without its first token)
 
-What the shorter ones count is not how often a token was seen, but after how many
-different ones (Kneser and Ney 1995): a word that only ever follows one other is left to
-that one. The form and the discounts are those of Chen and Goodman, "An empirical study
-of smoothing techniques for language modeling" (1998), with nothing that is chosen by
-trying; n-grams that begin a sentence have nothing before them, and so their own counts,
-as KenLM has it (Heafield et al. 2013). Below them all tokens are equally likely.
+Shorter contexts count not a token's occurrences but the number of different tokens
+before it (Kneser and Ney 1995): a word that only ever follows one other word has a
+count of 1. The form and the discounts are those of Chen and Goodman, "An empirical
+study of smoothing techniques for language modeling" (1998), without tuned parameters.
+N-grams that begin a sentence have nothing before them and keep their own counts, as in
+KenLM (Heafield et al. 2013). Below them all tokens are equally likely.
 """
 
 import dataclasses
@@ -24,19 +24,19 @@ from federated_hh.populations import vocabulary
 from training.baselines import ngrams
 from training.models import metric_names
 
-# Where counts are too few to tell them, as KenLM has it.
+# Discounts for too few counts, as in KenLM.
 _USUAL_DISCOUNTS = (0.5, 1.0, 1.5)
-# What never follows anything.
+# Tokens that never follow anything.
 _NEVER_FOLLOW = [vocabulary.PAD, vocabulary.BOS]
 _NEVER = 1e-30
 
 
 @dataclasses.dataclass(frozen=True)
 class Discounted(ngrams.OnTop):
-    """An n-gram model whose counts are discounted for what was not seen.
+    """An n-gram model with discounted counts, which leave mass for unseen tokens.
 
     Attributes:
-        discounts: float64 [4]: what is taken off counts of 0, 1, 2, and of more.
+        discounts: float64 [4]: discounts of counts of 0, 1, 2, and more.
         free: float64 [distinct contexts]: the share of each that it leaves to `lower`.
     """
 
@@ -105,7 +105,7 @@ def trigram(bigrams: ngrams.Counts, trigrams: ngrams.Counts) -> Discounted:
     whole = ngrams.Counts.of_keys(
         size, trigrams.keys[~begins], trigrams.counts[~begins]
     )
-    # After how many different tokens a pair of tokens was seen.
+    # The number of different tokens before each pair of tokens.
     pairs, different = np.unique(whole.keys % size**2, return_counts=True)
     is_first = bigrams.keys // size == vocabulary.BOS
     keys = np.concatenate([bigrams.keys[is_first], pairs])
@@ -117,7 +117,7 @@ def trigram(bigrams: ngrams.Counts, trigrams: ngrams.Counts) -> Discounted:
 
 
 def _unigram(bigrams: ngrams.Counts) -> ngrams.Unigram:
-    """Returns tokens by after how many different ones they were seen."""
+    """Returns the unigram by the number of different tokens before each token."""
     size = bigrams.num_tokens
     counts = np.bincount(bigrams.keys % size, minlength=size)
     discounts = discounts_of(counts)

@@ -1,8 +1,7 @@
-"""The law of synthetic sentences as a model: as an n-gram of order 2, and exact.
+"""The distribution of synthetic sentences as a model: an exact n-gram of order 2.
 
-Where each word that has followers of its own is in the vocabulary, the token before is
-all that the law of the next one depends on, so that no model of token ids tells text of
-the language better.
+If every word with followers is in the vocabulary, the law of the next token depends
+only on the token before, so no model of token ids predicts the language better.
 """
 
 import dataclasses
@@ -17,7 +16,7 @@ from federated_hh.populations.synthetic import synthetic_sentences
 _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
 _NUM_SUGGESTIONS = 3
 _ROWS_AT_A_TIME = 128
-# What never follows has it instead of 0, whose logarithm is none.
+# Probability of impossible tokens, instead of 0, which has no logarithm.
 _NEVER = 1e-30
 
 
@@ -31,7 +30,7 @@ class LanguageLaw:
         frequencies: Frequencies of words drawn independently: float64
             [num_tokens].
         followers: Float64 [num_tokens, num_tokens]: in the row of a token with
-            followers of its own their weights, which add up to 1; other rows are empty.
+            followers their weights, which add up to 1; other rows are empty.
     """
 
     end_probability: float
@@ -46,7 +45,7 @@ class LanguageLaw:
         language: synthetic_sentences.SyntheticLanguage,
         vocabulary: vocabulary_lib.Vocabulary,
     ) -> Self | None:
-        """Returns the law; None where a word with followers has no token of its own.
+        """Returns the law; None if a word with followers is outside the vocabulary.
 
         Args:
             language: The language.
@@ -59,7 +58,7 @@ class LanguageLaw:
         size = vocabulary.num_tokens
         weights = np.tile(language.follower_weights, len(with_followers))
         rows = np.repeat(with_followers, language.followers.shape[1])
-        # Of a word that is drawn twice, and of those without a token, weights add up.
+        # Weights of repeated followers, and of words outside the vocabulary, add up.
         followers = sparse.csr_matrix(
             (weights, (rows, tokens[language.followers].ravel())), (size, size)
         )
@@ -71,8 +70,8 @@ class LanguageLaw:
         )
 
     def probability(self, contexts: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """See `ngrams.Model.probability`; 1e-30 of what never follows."""
-        if not len(tokens):  # of which SciPy makes a matrix
+        """See `ngrams.Model.probability`; 1e-30 for tokens that never follow."""
+        if not len(tokens):  # SciPy returns a matrix
             return np.zeros(0)
         chosen = np.asarray(self.followers[contexts, tokens]).ravel()
         goes_on, by_frequency = self._shares(contexts)
@@ -96,7 +95,7 @@ class LanguageLaw:
         return found
 
     def _rows(self, contexts: np.ndarray) -> np.ndarray:
-        """Returns the law of all tokens after some: float64 [n, num_tokens]."""
+        """Returns the next token's law after given ones: float64 [n, num_tokens]."""
         goes_on, by_frequency = self._shares(contexts)
         law = by_frequency[:, np.newaxis] * self.frequencies
         law += self.context_strength * self.followers[contexts].toarray()

@@ -11,7 +11,7 @@ from federated_hh.populations import vocabulary as vocabulary_lib
 from training.baselines import kneser_ney, ngrams
 from training.models import metric_names
 
-# Beside an exported model.
+# Next to an exported model.
 FILE = "ngrams.npz"
 
 
@@ -45,7 +45,7 @@ def write(
 
 
 def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
-    """Returns where `write` wrote; None where there is none.
+    """Returns the path of `write`'s file; None if there is none.
 
     Args:
         model: The exported model, or the directory of its run.
@@ -56,7 +56,7 @@ def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
 def read(
     model: str | os.PathLike[str], vocabulary: vocabulary_lib.Vocabulary
 ) -> dict[str, ngrams.Model]:
-    """Reads the models of `write`; nothing where there is none.
+    """Reads the models of `write`; empty if there is no file.
 
     Args:
         model: The exported model, or the directory of its run.
@@ -77,8 +77,8 @@ def read(
         counted_with = str(file.get("vocabulary", vocabulary.fingerprint))
         if (size, counted_with) != (vocabulary.num_tokens, vocabulary.fingerprint):
             raise ValueError(
-                f"they are of {size:,} tokens, fingerprint {counted_with[:16]}, and "
-                f"the model is of {vocabulary.num_tokens:,}, fingerprint "
+                f"they have {size:,} tokens, fingerprint {counted_with[:16]}, and the "
+                f"model has {vocabulary.num_tokens:,}, fingerprint "
                 f"{vocabulary.fingerprint[:16]}"
             )
         while f"keys_{len(found) + 1}" in file:

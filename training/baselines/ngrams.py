@@ -1,15 +1,15 @@
-"""N-grams counted on text, interpolated: what a model has to beat to be worth training.
+"""Interpolated n-grams counted on text, the baseline that a model has to beat.
 
 The probability of a token t after a context h of n - 1 tokens is
 
     P(t | h) = w * count(h t) / count(h) + (1 - w) * P(t | h without its first token),
 
-where w depends on how often h was seen, and is 0 where it never was (Jelinek and
-Mercer 1980). Below the bigram stand the frequencies of tokens with one count added to
-each. The weights are those that tell best what a part of the clients wrote, by counts
-of the others (deleted interpolation); the counts are then of all.
+where w depends on the count of h, and is 0 for an unseen h (Jelinek and Mercer 1980).
+Below the bigram are token frequencies with one count added to each. The weights are
+those that best predict some clients' text from the others' counts (deleted
+interpolation); the final counts are of all clients.
 
-The counts are exact and have no noise: no guarantee covers anything that is made here.
+The counts are exact and have no noise: no guarantee covers anything made here.
 """
 
 import abc
@@ -31,7 +31,7 @@ _NUM_SUGGESTIONS = 3
 _NUM_BUCKETS = 32
 # Of the interval that has a weight.
 _HALVINGS = 24
-# What padding has instead of a count: it never follows anything.
+# The count of padding, which never follows anything.
 _NEVER = 1e-30
 
 
@@ -49,7 +49,7 @@ class Model(Protocol):
     def best(self, contexts: np.ndarray) -> np.ndarray:
         """Returns the likeliest token, and the three likeliest words: int64 [n, 4].
 
-        Of equally likely ones the one of the lower id comes first.
+        Of equally likely ones, the lower id is first.
 
         Args:
             contexts: int64 [n], ascending, distinct.
@@ -116,7 +116,7 @@ class Counts:
 
     @classmethod
     def of(cls, places: windows_lib.Windows, order: int) -> Self:
-        """Counts the n-grams of places."""
+        """Counts the n-grams at positions."""
         every = places.contexts(order) * places.num_tokens + places.targets
         return cls.of_keys(places.num_tokens, *np.unique(every, return_counts=True))
 
@@ -205,7 +205,7 @@ class OnTop(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Interpolated(OnTop):
-    """An n-gram model whose counts are trusted by how often their context was seen.
+    """An n-gram model that weights counts by their context's count.
 
     Attributes:
         weights: float64 [buckets], in [0, 1): w by the bucket of the context's count.
@@ -217,12 +217,12 @@ class Interpolated(OnTop):
     def fitted(
         cls, order: int, lower: Model, counts: Counts, places: windows_lib.Windows
     ) -> Self:
-        """Returns the model with the weights that tell best what stands at places.
+        """Returns the model with the weights that predict the targets best.
 
         Each weight is that of the largest likelihood, where expectation maximization
         would end, with Laplace's rule: as if the counts had been right once more, and
-        the lower model once more. So it is never 1, and 1/2 in a bucket that has no
-        place.
+        the lower model once more. So it is never 1, and 1/2 in a bucket without
+        positions.
 
         Args:
             order: N, at least 2.
@@ -307,12 +307,12 @@ def interpolated(
 
     Args:
         counted: All places that are counted.
-        held_back: Those of some of the clients, whose places are in `counted` too: the
-            weights tell them by the counts of the others.
+        held_back: Positions of some of the clients, which are also in `counted`: the
+            weights are fitted to them with the other clients' counts.
     """
     sizes = np.bincount(counted.targets, minlength=counted.num_tokens)
     held_sizes = np.bincount(held_back.targets, minlength=counted.num_tokens)
-    # Of all, and of those who are not held back.
+    # Counts of all clients, and of those not held back.
     model: Model = Unigram.of_counts(sizes)
     rest: Model = Unigram.of_counts(sizes - held_sizes)
     yield model
@@ -339,7 +339,7 @@ def _buckets(totals: np.ndarray) -> np.ndarray:
 
 
 def _first_of_largest(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Returns, of each group, where its largest value stands for the first time.
+    """Returns the position of the first largest value of each group.
 
     Args:
         values: float64 [n], the groups one after the other.

@@ -44,8 +44,8 @@ def evaluated(
 
     Raises:
         ValueError: If there is no exported model at a path, or it has another
-            vocabulary, looks at fewer words of a sentence, or was trained by clients
-            held out; or the record of its text is damaged.
+            vocabulary, uses fewer words of a sentence, or was trained by held-out
+            clients; or the record of its text is damaged.
     """
     found, fingerprints = [], []
     for path, name in zip(paths, _names(paths), strict=True):
@@ -90,7 +90,7 @@ def evaluated_ngrams(
     Raises:
         ValueError: See `ngram_files.read`.
     """
-    # A model may be given both as what a run begins with and to compare with.
+    # A model may be both the initial model and a model to compare with.
     folders = {_exported_in(path) or pathlib.Path(path): path for path in paths}
     found = []
     names = _names(list(folders.values()))
@@ -116,8 +116,8 @@ def _existing(path: str) -> pathlib.Path:
     if folder is not None:
         return folder
     raise ValueError(
-        f"--compare_with={path}: there is no exported model, neither there nor in its "
-        f"directory {_MODEL!r}. Give a run of training that has finished."
+        f"--compare_with={path}: no exported model is there or in its directory "
+        f"{_MODEL!r}. Give a finished run of training."
     )
 
 
@@ -128,9 +128,10 @@ def _check_split(path: str, split: tuple[str, str, str]) -> None:
         return
     _, seed, num_held_out = run.split
     raise ValueError(
-        f"--compare_with={path}: the model was trained on this population, and other "
-        "clients were held out, so some that are held out here trained it. Run with "
-        f"--seed={seed} --num_held_out_clients={num_held_out}, or leave the model out."
+        f"--compare_with={path}: the model was trained on this population with other "
+        "held-out clients, so some of this run's held-out clients trained it. Run "
+        f"with --seed={seed} --num_held_out_clients={num_held_out}, or leave the "
+        "model out."
     )
 
 
@@ -155,9 +156,9 @@ def _scores(path: str, folder: pathlib.Path, length: int) -> central_evaluation.
     most = signature.structured_input_signature[1]["tokens"].shape[1]
     if most < length:
         raise ValueError(
-            f"--compare_with={path}: the model looks at {most - 1} words of a "
-            f"sentence, the run uses {length - 1}. Run with --max_words={most - 1}, or "
-            "leave the model out."
+            f"--compare_with={path}: the model uses {most - 1} words of a sentence, "
+            f"the run {length - 1}. Run with --max_words={most - 1}, or leave the "
+            "model out."
         )
 
     def scores(batch: examples.Batch) -> tuple[tf.Tensor, tf.Tensor]:
@@ -185,7 +186,7 @@ def _stated(folder: pathlib.Path) -> str:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """Returns as many of the last parts of paths as tell them apart."""
+    """Returns the shortest endings of paths that distinguish them."""
     parts = [
         [part for part in pathlib.Path(path).parts if part != _MODEL] for path in paths
     ]

@@ -28,4 +28,6 @@ class OtherModelsOptions:
     def __post_init__(self):
         check(self)
         if len(set(self.compare_with)) < len(self.compare_with):
-            raise OptionError(self, "{compare_with=}: has a path twice; give each once")
+            raise OptionError(
+                self, "{compare_with=}: has a duplicate path; give each once"
+            )

@@ -1,8 +1,8 @@
 """Central training: gradient steps on sentences of all clients, mixed.
 
-What public text is learned by before private training begins (Xu et al. 2023, Section
-2.3), and what private training is compared with. It runs on the engine as algorithms
-of rounds do, a round being some steps: so it can be killed and resumed.
+It learns from public text before private training begins (Xu et al. 2023, Section 2.3),
+and is a baseline of private training. It runs on the engine, with some steps per round,
+so it can be killed and resumed.
 """
 
 import collections
@@ -78,7 +78,9 @@ class Sentences:
         self._text, self._limits, self._seed = text, limits, seed
         self._all, _ = windows.used_sentences(text, clients, limits.max_sentences)
         if not len(self._all):
-            raise ValueError("no client that trains has a sentence; hold out fewer.")
+            raise ValueError(
+                "no training client has a sentence; lower --num_held_out_clients."
+            )
         self._order = functools.lru_cache(maxsize=2)(self._order_of)
 
     @property
@@ -114,7 +116,7 @@ class Sentences:
         places = starts + np.arange(most + 1)
         is_word = (places < ends) & (places < starts + most)
         words = self._text.tokens[np.where(is_word, places, 0)]
-        # A sentence that is cut has no end.
+        # A cut sentence has no end.
         rest = np.where(places == ends, vocabulary.EOS, vocabulary.PAD)
         targets = np.where(is_word, words, rest).astype(np.int32)
         inputs = np.full_like(targets, vocabulary.BOS)
@@ -149,8 +151,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
             identity: The sentences' identity, as JSON can hold it.
             num_clients: Number of their clients.
             num_steps: The number of steps of the whole training, at least 1.
-            steps_per_round: The steps of a round, at least 1: what is lost at
-                most by a kill.
+            steps_per_round: Steps per round, at least 1: the most that a kill loses.
             learning_rate: The learning rate of Adam, above 0.
             average: The average of the steps' models; None for the last one.
 
@@ -226,8 +227,8 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         ]
         if not all(np.all(np.isfinite(weight)) for weight in found[0].values()):
             raise dp_ftrl.NonFiniteModelError(
-                f"step {last}: the model is no longer finite; lower the learning rate. "
-                f"The model is kept as it was after step {state.steps}."
+                f"step {last}: the model is no longer finite; lower the learning "
+                f"rate. The model after step {state.steps} is kept."
             )
         return CentralState(last, *found)
 
@@ -235,7 +236,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
         """Returns the weights and Adam's state after a step."""
         gradients = self._network.gradients(list(weights.values()), batch)
         optimizer = self._adam.build()
-        # Of no weights: the settings, and a place for what follows.
+        # Identity without weights: the settings only.
         state = optimizer.initialize(collections.OrderedDict())
         state |= dict(step=number, accumulator=mean, preconditioner=mean_square)
         named = collections.OrderedDict(zip(weights, gradients, strict=True))

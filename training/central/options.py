@@ -5,7 +5,7 @@ import dataclasses
 from federated_hh.options.fields import OptionError, check, option
 from training.models import model_options
 
-# Of steps: what a 32-bit number counts, exactly.
+# Largest number of steps: a 32-bit number counts them exactly.
 _MOST_STEPS = 10_000_000
 
 

@@ -134,16 +134,15 @@ def prepare(
     """Prepares a central training.
 
     Args:
-        options: The options of the model, of the steps, and who is held out.
+        options: Options of the model, the steps, and the held-out clients.
         vocabulary: The text's vocabulary.
         text: The text of all clients.
-        seed: The seed of who is held out, of the first weights, and of the order of
+        seed: Seed of the held-out clients, the first weights, and the order of
             sentences.
-        network: The model from `preparation.network_of`, if it is made.
+        network: The model from `preparation.network_of`, if it exists already.
 
     Raises:
-        ValueError: If there are too few clients, or the model to begin with does not
-            fit.
+        ValueError: If there are too few clients, or the initial model does not fit.
     """
     network = network or preparation.network_of(options, vocabulary.num_tokens, seed)
     limits = examples.ClientLimits(
@@ -168,7 +167,7 @@ def prepare(
         beginning=beginning,
         limits=limits,
         before=_text_before(options.initial_model, beginning),
-        # Text is shared with nobody's harm: nothing is guaranteed to those who train.
+        # Shared text is allowed here, because training clients have no guarantee.
         first_text=shared_text.examine(
             options.initial_model,
             text,
@@ -201,7 +200,7 @@ def prepare(
 def _text_before(
     path: str | None, beginning: initial_model.Beginning
 ) -> text_record.TextRecord | None:
-    """Returns the record of the model at a path, where there are both."""
+    """Returns the record of the model at a path; None if either is missing."""
     if path is None:
         return None
     weights = initial_model.fingerprint(beginning.weights)

@@ -30,7 +30,7 @@ from training.text import examples
 _DEFAULT_NUM_BLOCKS = 4
 
 
-# Of what clients send, how it is summed, and what the server makes of the sum.
+# The encoding of updates, of their sum, and of the server's result.
 Encoding: TypeAlias = (
     update_sums.SecureSums | update_sums.PlainSums | rotated_sums.RotatedSums
 )
@@ -83,8 +83,8 @@ class FederatedRounds:
             model: The model.
             mapped: The clients' sentences.
             training: The settings of local training.
-            num_blocks: Into how many TFF client values a cohort is cut. Secure sums do
-                not depend on it, plain ones do in their last bits.
+            num_blocks: Number of TFF client values per cohort. Secure sums do not
+                depend on it; plain sums do in their last bits.
             masking: Masks of updates; None for sums in the clear.
 
         Raises:
@@ -95,8 +95,8 @@ class FederatedRounds:
         largest = int(mapped.text.tokens.max())
         if largest >= model.num_tokens:
             raise ValueError(
-                f"the text has the token id {largest}, the model knows ids below "
-                f"{model.num_tokens}; prepare it with the model's vocabulary."
+                f"the text has the token id {largest}; the model's ids are below "
+                f"{model.num_tokens}. Prepare the text with the model's vocabulary."
             )
         self.model = model
         self.mapped = mapped
@@ -148,7 +148,7 @@ class FederatedRounds:
                 "secure_sum is 'masked': updates that are not clipped have no bound, "
                 "and cannot be masked; give a clip norm"
             )
-        # The update's own numbers, and two counts; where it is rotated, two more.
+        # The update's own numbers, and two counts; two more for rotated updates.
         size = self.model.num_parameters() + 2
         largest = self._secure_sums.largest["delta"]
         if rotated is not None:
@@ -164,7 +164,7 @@ class FederatedRounds:
         stream: streams.Stream = _NOTHING_RANDOM,
         rotated: rotated_updates.RotatedUpdate | None = None,
     ) -> model_updates.UpdateSum:
-        """Trains clients and sums up what they send, by one TFF computation.
+        """Trains clients and sums their messages, by one TFF computation.
 
         Args:
             weights: The global model.
@@ -173,19 +173,17 @@ class FederatedRounds:
                 infinite, nothing bounds an update, and the sum is a plain one; else it
                 is a secure sum, to which a client adds at most `clip_norm`.
             tracked_norm: The norm that the quantile bit compares with; above 0.
-            stream: The stream of the round; clients draw from it where updates are
-                rotated.
+            stream: The stream of the round; clients of rotated updates draw from it.
             rotated: Encoding of a clipped update; None for exact integers.
 
         Raises:
-            ValueError: If there is no client, or one is not in the population, or the
-                secure sum is not for so many; or if clients are to draw from no
-                round's stream.
+            ValueError: If there is no client, one is not in the population, the secure
+                sum is for fewer clients, or rotated updates have no stream.
         """
         if rotated is not None and stream is _NOTHING_RANDOM:
             raise ValueError(
-                "stream is missing; it has to be the round's where updates are "
-                "rotated: with the same signs every time, errors would not average out."
+                "stream is missing; rotated updates need the round's stream: with "
+                "the same signs in every round, errors would not average out."
             )
         encoding = self._encoding(clip_norm, rotated)
         encoding.check(len(clients))

@@ -7,9 +7,9 @@ momentum, or another of `server_optimizers`):
     algorithm = DpFtrl(rounds, parameters.plan(sampler), weights)
     outcome = run.run(algorithm, directory, seed=1)
 
-The noise, its trees and restarts, and the clip norm that adapts are the mechanism's:
-see `federated_hh.privacy.dp_ftrl.update_noise`. The state holds what follows from noisy
-sums alone.
+The noise, its trees and restarts, and the adaptive clip norm belong to the mechanism:
+see `federated_hh.privacy.dp_ftrl.update_noise`. The state follows from noisy sums
+alone.
 """
 
 import collections
@@ -52,9 +52,9 @@ class TrainingState:
         weights: The global model that clients train, by name: float32.
         optimizer: The state of the server's optimizer, such as its momentum.
         clip_norm: C_theta, to which the next round's updates are clipped.
-        tracked_norm: C^t, the current estimate where the clip adapts; else the clip
-            norm.
-        average: The average of the models so far; None where none is kept.
+        tracked_norm: C^t, the current estimate with an adaptive clip norm; otherwise
+            the clip norm.
+        average: The average of the models so far; None if none is kept.
     """
 
     round_number: int
@@ -120,8 +120,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
             clients = np.arange(rounds.mapped.text.num_clients)
         if plan.sampler.num_clients != len(clients):
             raise ValueError(
-                f"num_clients is {plan.sampler.num_clients}, {len(clients)} clients "
-                "train."
+                f"num_clients is {plan.sampler.num_clients}; it has to be "
+                f"{len(clients)}, the number of training clients."
             )
         self.rounds = rounds
         kept = rounds.mapped.text.keeps_empty_clients
@@ -155,7 +155,10 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         shapes = {name: array.shape for name, array in template.items()}
         given = {name: np.shape(array) for name, array in weights.items()}
         if given != shapes:
-            raise ValueError(f"weights has {given}, the model has {shapes}.")
+            raise ValueError(
+                f"weights has the shapes {given}; they have to be the model's, "
+                f"{shapes}."
+            )
         return collections.OrderedDict(
             (name, np.array(weights[name], np.float32)) for name in template
         )
@@ -205,7 +208,7 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         if sums.num_non_finite == sums.num_summed:
             raise NonFiniteModelError(
                 f"round {state.round_number}: no client's update is finite; lower the "
-                "learning rates. The model is kept as it was before the round."
+                "learning rates. The model before the round is kept."
             )
         return sums
 
@@ -229,8 +232,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         if not all(np.all(np.isfinite(array)) for array in arrays):
             raise NonFiniteModelError(
                 f"round {state.round_number}: the model would no longer be finite; "
-                "lower the server's learning rate or the noise. The model is kept as "
-                "it was before the round."
+                "lower the server's learning rate or the noise. The model before the "
+                "round is kept."
             )
         following = TrainingState(
             state.round_number + 1,

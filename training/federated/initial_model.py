@@ -1,6 +1,6 @@
 """The first weights of training: an earlier run's, or public word frequencies.
 
-What a run begins with is public as far as its guarantee goes: see
+A run's guarantee takes its initial weights for public: see
 `training_report.with_public_data`.
 """
 
@@ -24,8 +24,8 @@ from training.models import exported_model, model_vocabularies
 
 Weights = collections.OrderedDict[str, np.ndarray]
 
-# A sentence's end for so many words: about what English text has. It only says where
-# the search begins.
+# Words per sentence end: about that of English text. It is only the start of the
+# search.
 _WORDS_PER_SENTENCE = 15
 _BIAS = "output_bias"
 # A run that averages its rounds' models leaves the average.
@@ -84,10 +84,10 @@ def read(path: str | os.PathLike[str]) -> InitialModel:
     if (path / run_directory.CHECKPOINT_FILE).exists():
         return _read_checkpoint(path)
     raise ValueError(
-        f"{path} holds no model: neither an exported one "
+        f"{path} holds no model: neither an exported model "
         f"({model_vocabularies.VOCABULARY_FILE}) nor a run's checkpoint "
-        f"({run_directory.CHECKPOINT_FILE}). Give the directory of a run of training "
-        "that has a checkpoint, or its directory 'model'."
+        f"({run_directory.CHECKPOINT_FILE}). Give a training run's directory with a "
+        "checkpoint, or its directory 'model'."
     )
 
 
@@ -97,12 +97,12 @@ def _read_checkpoint(path: pathlib.Path) -> InitialModel:
         arrays = checkpoints.last_arrays(path)
         weights = _below(_AVERAGE, arrays) or _below(_LAST, arrays)
         if not weights:
-            raise ValueError("it has no weights; is it a run of training?")
+            raise ValueError("it has no weights; give a run of training")
         return InitialModel(weights, facts["vocabulary"])
     except _UNREADABLE as error:
         raise ValueError(
-            f"{path}: the checkpoint cannot be read: {error!r}. Give the directory of "
-            "a run of training, or its directory 'model'."
+            f"{path}: the checkpoint cannot be read: {error!r}. Give a training run's "
+            "directory, or its directory 'model'."
         ) from error
 
 
@@ -118,7 +118,7 @@ def _below(prefix: str, arrays: Mapping[str, np.ndarray]) -> Weights:
 def check(
     model: InitialModel, weights: Weights, vocabulary: vocabulary_lib.Vocabulary
 ) -> None:
-    """Raises `ValueError` unless a model can be where a run begins.
+    """Raises `ValueError` unless a model fits as the initial model.
 
     Args:
         model: Model, from `read`.
@@ -132,13 +132,16 @@ def check(
     for name in expected | found:
         if expected.get(name) != found.get(name):
             raise ValueError(
-                f"{name} of --initial_model has the shape {found.get(name)}, the run's "
-                f"{expected.get(name)}; give the sizes (--num_units, "
-                "--embedding_size) that the initial model has."
+                f"{name} of --initial_model has the shape {found.get(name)}, not the "
+                f"run's {expected.get(name)}; give the initial model's sizes "
+                "(--num_units, --embedding_size)."
             )
     for name, array in model.weights.items():
         if not np.all(np.isfinite(array)):
-            raise ValueError(f"{name} of --initial_model is not finite everywhere.")
+            raise ValueError(
+                f"{name} of --initial_model has values that are not finite; give "
+                "another model."
+            )
 
 
 @functools.lru_cache(maxsize=1)
@@ -177,8 +180,9 @@ def public_probabilities(
     unknown = words_not_public(vocabulary)
     if len(unknown) > (len(vocabulary.words) / 2 if others_are_rare else 0):
         raise ValueError(
-            f"vocabulary has {len(unknown):,} words that wordfreq's English list does "
-            f"not have, {unknown[0]!r} for one."
+            f"vocabulary has {len(unknown):,} words that are not in wordfreq's "
+            f"English list, such as {unknown[0]!r}; leave --initial_bias out, or use "
+            "the default vocabulary."
         )
     least = min(frequencies.values())
     known = np.array([frequencies.get(word, least) for word in vocabulary.words])

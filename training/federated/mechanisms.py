@@ -1,6 +1,6 @@
 """The values of --mechanism: each with its options, its matrix and its noise.
 
-Importing this module imports no NumPy, because flags are made of what it registers.
+Importing this module imports no NumPy, because flags are made from its entries.
 """
 
 import dataclasses
@@ -53,8 +53,8 @@ class Mechanism:
             `federated_hh.privacy.dp_ftrl.update_noise.AddedNoise`, `restart_rounds`
             and `matrix`.
         matrix: Returns the matrix that correlates the noise, given `Limits` of the
-            rounds between two restarts and the mechanism's own options; None where
-            nothing correlates it.
+            rounds between two restarts and the mechanism's own options; None for
+            uncorrelated noise.
         options: Options that only this mechanism has, with their defaults.
         has_noise: True if it adds noise, and so gives a guarantee.
         can_restart: Whether its noise depends on earlier rounds, and can restart.

@@ -1,11 +1,10 @@
-"""The average of the models that rounds leave, which may be better than the last.
+"""The average of the rounds' models, which may be better than the last one.
 
-With large steps and noise each round's model is off the rounds' limit, as
-each step's does in central training. An
-exponential moving average of them (De et al. 2022, "Unlocking High-Accuracy
-Differentially Private Image Classification through Scale") is a function of models that
-are released as they are: it costs no privacy. Clients go on from the last model, and
-train as they would without it.
+With large steps and noise each round's model is off the rounds' limit, as each step's
+does in central training. An exponential moving average of them (De et al. 2022,
+"Unlocking High-Accuracy Differentially Private Image Classification through Scale") is
+a function of released models, so it costs no privacy. Clients continue from the last
+model, and train as they would without it.
 """
 
 import collections
@@ -25,9 +24,9 @@ class ModelAverage:
     """An exponential moving average of models.
 
     Attributes:
-        decay: Share of the average that a round leaves, in (0, 1): about 1 / (1 -
-            decay) rounds are averaged. It is (1 + t) / (10 + t) after t rounds, where
-            that is less, so that the first weights are soon forgotten.
+        decay: Share of the average that a round keeps, in (0, 1): about 1 / (1 - decay)
+            rounds are averaged. It is (1 + t) / (10 + t) after t rounds, if that is
+            less, so the first weights soon lose their influence.
     """
 
     decay: float

@@ -14,7 +14,7 @@ from training.models.model_options import LARGEST_COUNT, LARGEST_RATE, ModelOpti
 
 _DEFAULT_NOISE_MULTIPLIER = 7.0
 # Less noise guarantees nothing: at 1e-3, one participation has an epsilon of 500,000.
-# Its square, by which accounting divides, is far from where floats end.
+# Accounting divides by its square, which is far above the smallest float.
 _LEAST_NOISE = 1e-3
 # More noise would leave no room for sums in 64 bits.
 LARGEST_NOISE_MULTIPLIER = 2.0**20
@@ -316,7 +316,7 @@ class TrainingOptions(ModelOptions):
             takers = [key for key, kind in kinds.items() if name in kind.options]
             raise OptionError(
                 self,
-                f"{{{name}=}} is no setting of {{{choice}=}}, but of "
+                f"{{{name}=}} does not apply to {{{choice}=}}, only to "
                 f"{' and '.join(takers)}; leave one of them out",
             )
 
@@ -328,8 +328,8 @@ class TrainingOptions(ModelOptions):
         if not self.is_private:
             raise OptionError(
                 self,
-                "{epsilon=}, but {mechanism=} adds no noise; take another mechanism, "
-                "or leave {epsilon} out",
+                "{epsilon=} is given, but {mechanism=} adds no noise; choose another "
+                "mechanism, or leave {epsilon} out",
             )
         if self.noise_multiplier is not None:
             raise OptionError(
@@ -342,7 +342,9 @@ class TrainingOptions(ModelOptions):
         if self.update_encoding != "rotated":
             if self.rounding_scale is not None:
                 raise OptionError(
-                    self, "{rounding_scale=} is no setting of {update_encoding=}"
+                    self,
+                    "{rounding_scale=} does not apply to {update_encoding=}; "
+                    "leave one of them out",
                 )
             return
         if self.clip_norm is None:
@@ -350,8 +352,8 @@ class TrainingOptions(ModelOptions):
         if self.adaptive_clip:
             raise OptionError(
                 self,
-                "{adaptive_clip=}, but {update_encoding=} has a fixed clip norm; leave "
-                "one of them out",
+                "{adaptive_clip=} is given, but {update_encoding=} has a fixed clip "
+                "norm; leave one of them out",
             )
 
     def _check_adaptive(self) -> None:
@@ -371,7 +373,7 @@ class TrainingOptions(ModelOptions):
                 raise OptionError(
                     self,
                     f"{{{name}=}}, but {{mechanism=}} has no noise that restarts; "
-                    "leave it out, or take another mechanism",
+                    "leave it out, or choose another mechanism",
                 )
         if self.epsilon is None:
             self.check_count_noise(self.given_noise, "a lower {noise_multiplier}")

@@ -43,8 +43,8 @@ def sampler(options: options_lib.TrainingOptions, num_clients: int) -> timers.Ti
         )
     except ValueError as error:
         raise ValueError(
-            f"{str(error).removesuffix('.')}; {options.num_held_out_clients:,} others "
-            "are held out (--num_held_out_clients)."
+            f"{str(error).removesuffix('.')}; {options.num_held_out_clients:,} "
+            "clients are held out (--num_held_out_clients)."
         ) from error
 
 
@@ -64,8 +64,7 @@ def contribution(
         return None
     if num_values is None:
         raise ValueError(
-            "num_values is None; it has to be the model's number of parameters, for "
-            "which updates are rotated."
+            "num_values is None; rotated updates need the model's number of parameters."
         )
     assert options.clip_norm is not None  # the options have checked it
     try:
@@ -84,7 +83,7 @@ def contribution(
 def mechanism(
     options: options_lib.TrainingOptions, num_values: int | None = None
 ) -> model_updates.UpdateMechanism:
-    """Returns the mechanism, with the least noise for epsilon where that is given.
+    """Returns the mechanism, with the least noise for a given epsilon.
 
     Args:
         options: The run's settings.
@@ -99,8 +98,8 @@ def mechanism(
         if not options.is_private:
             raise OptionError(
                 options,
-                "{adaptive_clip=}, but {mechanism=} has no noise to estimate a norm "
-                "with; give a fixed {clip_norm}",
+                "{adaptive_clip=} is given, but {mechanism=} has no noise for "
+                "estimating a norm; give a fixed {clip_norm}",
             )
         clip = update_noise.AdaptiveClip(
             options.adaptive_setting("clipped_count_stddev"),

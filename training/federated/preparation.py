@@ -94,16 +94,15 @@ def prepare(
     """Prepares a training run.
 
     Args:
-        options: The options of the model, of the clients' work, and who is held out.
+        options: Options of the model, the clients' work, and the held-out clients.
         vocabulary: The text's vocabulary.
         text: The text of all clients.
-        seed: The seed of who is held out, and of the first weights.
-        network: The model from `network_of`, if it is made.
+        seed: Seed of the held-out clients and the first weights.
+        network: The model from `network_of`, if it exists already.
         masking: Masks of updates; None for sums in the clear.
 
     Raises:
-        ValueError: If there are too few clients, or the model to begin with does not
-            fit.
+        ValueError: If there are too few clients, or the initial model does not fit.
     """
     network = network or network_of(options, vocabulary.num_tokens, seed)
     limits = examples.ClientLimits(

@@ -32,7 +32,7 @@ _LARGEST_FLOAT32_RATIO = 64.0
 
 @dataclasses.dataclass(frozen=True)
 class RotatedSum(model_updates.PartialUpdateSum):
-    """The sum of rotated updates, of all who were asked or of those who are left.
+    """The sum of rotated updates, of the whole cohort or of the remaining clients.
 
     Attributes:
         num_bounded: Number of clients' updates with a coordinate beyond C_inf, which
@@ -66,8 +66,8 @@ class RotatedSums:
         """Raises `ValueError` for other clients than the modulus is made for."""
         if num_clients != self._of.num_clients:
             raise ValueError(
-                f"{num_clients:,} clients are to be summed; they have to be "
-                f"{self._of.num_clients:,}, for which the modulus is made."
+                f"{num_clients:,} clients were given to sum; it has to be "
+                f"{self._of.num_clients:,}, for which the modulus was chosen."
             )
 
     def message(self, stream: streams.Stream) -> dict[str, np.ndarray]:
@@ -77,15 +77,15 @@ class RotatedSums:
             stream: The stream of the round.
 
         Returns:
-            `signs`: a bit a number of the padded update, in bytes; `rounding`: int32
-            [2], which a client's place and its tries are added to.
+            `signs`: one bit per number of the padded update, in bytes; `rounding`:
+            int32 [2], to which a client's position and tries are added.
         """
         num_bytes = -(-self._of.dimension // 8)
         signs = stream.generator("signs").integers(0, 256, num_bytes, np.uint8)
         return {"signs": signs, "rounding": stream.stateless_seed("rounding")}
 
     def told(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a message with its signs as numbers, once for a block."""
+        """Returns a message with its signs as numbers, once per block."""
         bits = tf.bitwise.right_shift(
             message["signs"][:, tf.newaxis], tf.constant(np.arange(8), tf.uint8)
         )
@@ -115,13 +115,13 @@ class RotatedSums:
             told: Values of `told`, with `place`: int64, its position in the cohort.
 
         Returns:
-            The sums: a client adds integers in [-C_inf, C_inf], of which the squared
-            norm is within the limit.
+            The sums: a client adds integers in [-C_inf, C_inf], whose squared norm is
+            within the limit.
         """
         rotated = self._rotated(delta, norm, told["signs"])
         largest = tf.reduce_max(tf.abs(rotated))
         bound = tf.constant(self._of.largest_coordinate, self._float)
-        # Divided by a longest coordinate that is 0 it is infinite, and the least is 1.
+        # A longest coordinate of 0 gives infinity here, and the minimum is 1.
         rotated *= tf.minimum(tf.constant(1, self._float), bound / largest)
         rotated = tf.clip_by_value(rotated, -bound, bound)
         integers, is_rounded = self._rounded(rotated, told["rounding"], told["place"])
@@ -145,7 +145,7 @@ class RotatedSums:
     def _rounded(self, values, seed, place) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns conditionally rounded values, and whether a try was within the limit.
 
-        Without one they are zeros: what is sent is bounded whatever happens.
+        Otherwise they are zeros, so the message is always bounded.
         """
         limit = tf.constant(self._of.squared_limit, tf.int64)
         low = tf.floor(values)
@@ -198,7 +198,7 @@ class RotatedSums:
         num_summed: int,
         message: Mapping[str, np.ndarray],
     ) -> RotatedSum:
-        """Returns the sum of updates, in units of C / 2^32, from what clients sent.
+        """Returns the sum of updates, in units of C / 2^32, from the clients' sums.
 
         Args:
             sums: Sums named `largest`, `num_below` and `num_non_finite`.
@@ -229,7 +229,8 @@ class RotatedSums:
         size = self._of.num_values
         back = exact_hadamard(total)[:size]
         bits = np.unpackbits(message["signs"], count=size, bitorder="little")
-        # Rounded once, after what is exact: two sums are as near as the proof has it.
+        # Rounded once, after exact steps, so two sums are as near as the proof
+        # requires.
         unit = model_updates.unit_of(self._of.clip_norm) * self._of.scale
         scaled = back * (1 / (unit * self._of.dimension**0.5))
         return np.rint(np.where(bits == 1, -scaled, scaled)).astype(np.int64)

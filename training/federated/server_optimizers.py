@@ -1,11 +1,11 @@
 """The server's step along a round's released update: SGD with momentum, Adam or Yogi.
 
 The steps are those of `tff.learning.optimizers`, for the gradient that is minus the
-mean of the updates (Reddi et al. 2021, "Adaptive Federated Optimization"). They come
-after the noise, so they are part of a run's identity, and no part of its plan.
+mean of the updates (Reddi et al. 2021, "Adaptive Federated Optimization"). They follow
+the noise, so they are part of a run's identity, but not of its plan.
 
-Importing this module imports no NumPy and no TensorFlow, because flags are made of
-what it registers.
+Importing this module imports no NumPy and no TensorFlow, because flags are made from
+its entries.
 """
 
 import abc

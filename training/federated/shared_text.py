@@ -1,15 +1,15 @@
-"""Whether a model that private training begins with has seen the clients' text.
+"""Checks whether an initial model has seen the clients' text.
 
-Nothing that a run guarantees covers what its first weights have learned. So a model
-whose record shares clients or a dozen words in a row with a run's population is
-refused, as is one of a run of the same population, unless the user says to go on: then
-the statement has it. It says so too where nothing is known. Synthetic clients are
-nobody, so nothing is refused for their sake, but said all the same: a model that has
-read held-out clients' text looks better than it is. They are numbered, so any two
-populations of them share ids.
+A run's guarantee does not cover its initial weights. So a model is refused if its
+record shares clients or a dozen consecutive words with the run's population, or if it
+comes from a run of the same population. With `--allow_shared_text` the run starts, and
+the statement says that text is shared. The statement also says if nothing is known. For
+synthetic clients, who are nobody, nothing is refused, but it is still reported: a model
+that has read held-out clients' text looks better than it is. They are numbered, so any
+two of their populations share ids.
 
-How much is shared is an exact count on private text: it is for the log and for what
-only the simulator knows.
+The amount of shared text is an exact count on private text, so it goes only to the log
+and the simulator's part.
 """
 
 import dataclasses
@@ -44,16 +44,16 @@ _COMPARED = (
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """The text of the model that a run begins with.
+    """Findings about the initial model's text.
 
     Attributes:
         public_data: A sentence to add to other public data; or empty.
         not_counted: Limits of the guarantee, a sentence each.
         found: The shared text, with numbers.
         may_know_held_out: Whether the model may have learned from any of the clients.
-        record: The record for the run's own model: that of the one that it begins
-            with. None where there is none, and where it has text of the run's clients:
-            hashes of their text are not released with a private model.
+        record: The record for the run's own model: that of the initial model. None if
+            there is none, or if it has text of the run's clients, because hashes of
+            their text are not released with a private model.
     """
 
     public_data: str = ""
@@ -87,15 +87,15 @@ def examine(
     """Compares the text of a model with a run's population.
 
     Args:
-        path: The model that the run begins with; None where there is none.
+        path: The initial model; None for none.
         text: The text of all clients, prepared with the model's vocabulary.
-        weights: The fingerprint of the weights that the run begins with.
-        is_synthetic: Whether the clients are nobody: then nothing is refused.
-        is_allowed: Whether a run begins with a model that shares text with it.
+        weights: Fingerprint of the initial weights.
+        is_synthetic: Whether the clients are synthetic; then nothing is refused.
+        is_allowed: Whether the initial model may share text with the run.
 
     Raises:
-        ValueError: If they share text of somebody, and that is not allowed; or the
-            record is damaged, or of another model.
+        ValueError: If they share real clients' text without permission; or the record
+            is damaged, or of another model.
         RunDirectoryError: If the record of the model's run is.
     """
     if path is None:
@@ -114,8 +114,8 @@ def examine(
     elif record is None or shared is None or not shared:
         if shared is not None:
             logging.info(
-                "The initial model's text was compared with those %s of %s sentences "
-                "of this run's population that have %s: it shares none, and no id.",
+                "The initial model's text shares no client id with this run's "
+                "population, and none of its %s (of %s) sentences that have %s.",
                 f"{shared.compared:,}",
                 f"{text.num_sentences:,}",
                 _WORDS,
@@ -131,10 +131,10 @@ def examine(
     if not (is_allowed or is_synthetic):
         raise ValueError(
             f"--initial_model={path}: {_made_of(record)}, and it shares with this "
-            f"run's population {found}. What it learned of them no guarantee of this "
-            "run would count. Begin with a model of other text, leave those clients "
-            f"out (--drop_users{_who_shares(record, text)}), or give "
-            "--allow_shared_text, by which the statement says that text is shared."
+            f"run's population {found}. No guarantee of this run would cover what the "
+            "model already learned from them. Start from a model of other text, drop "
+            f"those clients (--drop_users{_who_shares(record, text)}), or give "
+            "--allow_shared_text, and the statement will say that text is shared."
         )
     logging.warning("The initial model shares with this run's population %s.", found)
     return Finding(

@@ -1,4 +1,4 @@
-"""Sizes of a private run: those that suit its clients, and what its noise leaves."""
+"""Sizes of a private run that suit its clients, and the effect of its noise."""
 
 import dataclasses
 import math
@@ -39,11 +39,11 @@ _PASSES = (1, 2, 4, 8)
 
 
 def available_share(is_diurnal: bool, over_selection: float = 1.0) -> float:
-    """Returns the share of the clients that a round's sum can count on.
+    """Returns the share of the clients that are available to a round's sum.
 
     Args:
         is_diurnal: True if clients are available mostly at night.
-        over_selection: Clients picked for each that is needed, at least 1.
+        over_selection: Clients picked per needed report, at least 1.
     """
     share = timers.DiurnalAvailability().dependable_share if is_diurnal else 1.0
     return share / over_selection
@@ -54,14 +54,14 @@ def sensible(
 ) -> dict[str, int | float]:
     """Returns settings that make sense for a number of training clients.
 
-    Few clients take part often, in large cohorts and few rounds, as that needs the
-    least noise; of many a simulation takes a part, in as many rounds as a small
-    machine trains in an hour or so.
+    Few clients take part often, in large cohorts and few rounds, because that needs the
+    least noise. Of many clients a simulation samples some, for as many rounds as a
+    small machine trains in about an hour.
 
     Args:
         num_clients: Number of training clients.
-        num_rounds: Rounds, where they are given.
-        share: Share of the clients that a round can count on being available.
+        num_rounds: Rounds, if given.
+        share: Share of the clients that are available in every round.
 
     Returns:
         Values by the options' names.
@@ -133,10 +133,10 @@ def check_vocabulary(options: options_lib.TrainingOptions, known: float) -> str:
 def within_population(
     options: options_lib.TrainingOptions, num_clients: int
 ) -> options_lib.TrainingOptions:
-    """Returns options with the participation limits that an epsilon is asked for with.
+    """Returns options with the participation limits for a given epsilon.
 
-    Where an epsilon is given and MinS is not, clients take part as seldom as the
-    population allows, so that what was asked for is what is spent.
+    If an epsilon is given and MinS is not, clients take part as rarely as the
+    population allows, so the realised epsilon is the wanted one.
 
     Args:
         options: The run's settings.
@@ -284,16 +284,16 @@ class NoiseCheck:
             raise OptionError(
                 self.options,
                 "the noise drowns this run: {line} {help} {allow_useless_noise} runs "
-                "it as it is",
+                "it unchanged",
                 line=self.line(),
                 help=self.help(),
             )
         if rate := self.lower_rate:
             raise OptionError(
                 self.options,
-                "{server_learning_rate=} is too high for this noise, which would have "
-                "a standard deviation of {step:.2g} on each weight: take "
-                "{flag}={rate:g}. {line} {allow_useless_noise} runs it as it is",
+                "{server_learning_rate=} is too high for this noise, which would "
+                "have a standard deviation of {step:.2g} on each weight; use "
+                "{flag}={rate:g}. {line} {allow_useless_noise} runs it unchanged",
                 step=self.step,
                 flag="--server_learning_rate",
                 rate=rate,
@@ -326,7 +326,7 @@ class NoiseCheck:
         )
 
     def help(self) -> str:
-        """Returns the settings that would work, or what would have to change."""
+        """Returns the settings that would work, or the changes that would help."""
         epsilon = self.epsilon
         if not 0 < epsilon <= 1000:
             return "A smaller --noise_multiplier would guarantee nothing."

@@ -2,13 +2,14 @@
 
 A secure sum adds integers in [0, bound]. A client scales its update by 2^b / C, C the
 clip norm, clips it, rounds each coordinate to the nearest integer, and adds 2^b, so
-that none is negative; the server takes m 2^b off the sum of m clients and scales back.
+that none is negative; the server subtracts m 2^b from the sum of m clients and scales
+back.
 
 The guarantee needs that the *encoded* update, and not just the update, is no longer
 than C. Rounding moves a vector of d coordinates by sqrt(d) / 2 at most, so a client
-clips to 2^b - sqrt(d) / 2, less what float64 may be wrong by. Then the integers have an
-L2 norm of at most 2^b, which is C, exactly; hence each lies within -2^b and 2^b. Sums
-of integers depend on no order, and so not on how a cohort is cut into blocks.
+clips to 2^b - sqrt(d) / 2, minus float64's possible error. Then the integers have an L2
+norm of at most 2^b, which is C, exactly; hence each lies within -2^b and 2^b. Sums of
+integers depend on no order, so not on a cohort's division into blocks.
 
 `rotated_sums` has Algorithm 2 of Xu et al. 2023, which sums modulo a small
 number: it rotates updates to make their coordinates alike, rounds them at random, and
@@ -59,7 +60,7 @@ class _SumsOfParts(abc.ABC):
         return {}
 
     def told(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns a message as it is."""
+        """Returns a message unchanged."""
         return {**message}
 
     def begin(self, shapes: Sequence[tf.Tensor]) -> list[tf.Tensor]:
@@ -72,7 +73,7 @@ class _SumsOfParts(abc.ABC):
 
     @abc.abstractmethod
     def shifted(self, total: tf.Tensor, num_clients: tf.Tensor) -> tf.Tensor:
-        """Returns a part of a sum as it is sent."""
+        """Returns a part of a sum, shifted for sending."""
 
     @abc.abstractmethod
     def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
@@ -99,7 +100,7 @@ class _SumsOfParts(abc.ABC):
         num_summed: int,
         message: Mapping[str, np.ndarray],
     ) -> model_updates.UpdateSum:
-        """Returns the sum of updates from the sum of what was sent.
+        """Returns the sum of updates from the sum of messages.
 
         Args:
             sums: `delta`, `num_below` and `num_non_finite`.
@@ -153,8 +154,9 @@ class SecureSums(_SumsOfParts):
         self.clip_limit = self._bound * (1 - margin) - math.sqrt(num_values) / 2
         if self.clip_limit <= 0:
             raise ValueError(
-                f"fraction_bits is {fraction_bits}, too few for {num_values:,} values: "
-                "rounding alone could make an update as long as the clip norm."
+                f"fraction_bits is {fraction_bits}, too few for {num_values:,} "
+                "values: rounding alone could make an update as long as the clip "
+                "norm. Raise it."
             )
 
     @property
@@ -171,8 +173,8 @@ class SecureSums(_SumsOfParts):
         """Raises `ValueError` where a sum could leave its integers."""
         if num_clients > self.most_clients:
             raise ValueError(
-                f"{num_clients:,} clients are to be summed; they have to be at most "
-                f"{self.most_clients:,}: the sum of more could leave its 62 bits."
+                f"{num_clients:,} clients were given to sum; at most "
+                f"{self.most_clients:,} are possible, as the sum has 62 bits."
             )
 
     def add(
@@ -245,16 +247,16 @@ class PlainSums(_SumsOfParts):
         norm: tf.Tensor,
         told: Mapping[str, tf.Tensor],
     ) -> list[tf.Tensor]:
-        """Adds an update, as it is, to the sum of others."""
+        """Adds an unchanged update to the sum of others."""
         return [
             sum_ + tf.cast(part, tf.float32)
             for sum_, part in zip(total, delta, strict=True)
         ]
 
     def shifted(self, total: tf.Tensor, num_clients: tf.Tensor) -> tf.Tensor:
-        """Returns a part of a sum as it is."""
+        """Returns a part of a sum unchanged."""
         return total
 
     def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
-        """Returns a part of the sum as it is."""
+        """Returns a part of the sum unchanged."""
         return total

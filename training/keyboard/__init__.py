@@ -1,1 +1,1 @@
-"""A keyboard that uses a model: simulated typing, and what it saves."""
+"""A keyboard that uses a model: simulated typing, and the typing saved."""

@@ -75,8 +75,8 @@ class Models:
             if other != first:
                 raise ValueError(
                     f"the models {paths[0]} and {path} have different vocabularies "
-                    f"(fingerprints {first[:16]} and {other[:16]}): what is a known "
-                    "word to one is none to the other. Evaluate them one by one."
+                    f"(fingerprints {first[:16]} and {other[:16]}): they do not know "
+                    "the same words. Evaluate them one by one."
                 )
         found = [keyboard_runs.TrainingRun.of_model(path) for path in paths]
         return cls(
@@ -220,7 +220,7 @@ class Comparison:
             directory: See `keyboard_report.write`.
 
         Returns:
-            The scores as a table in Markdown, and what they come to.
+            The scores as a Markdown table, and their summary.
         """
         evaluations, intervals = {}, {}
         for name, predictor in self.predictors.items():
@@ -304,12 +304,14 @@ def _best_possible(
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """Returns models' names in reports: the ends of paths that tell them apart."""
+    """Returns models' names in reports: path endings that distinguish them."""
     resolved = [pathlib.Path(path).expanduser().absolute() for path in paths]
     parts = [(p.parent if p.name == "model" else p).parts for p in resolved]
     for path, part in zip(paths, parts, strict=True):
         if parts.count(part) > 1:
-            raise ValueError(f"model has {path} twice: a run, and what it exported.")
+            raise ValueError(
+                f"model has {path} twice, as a run and as its exported model; give one."
+            )
     depth = 1
     while len({part[-depth:] for part in parts}) < len(parts):
         depth += 1

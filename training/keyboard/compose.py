@@ -1,22 +1,22 @@
-"""Smart Compose: a continuation of a few words, where the model is sure of it.
+"""Smart Compose: a continuation of a few words, if the model is confident.
 
-At each place of a sentence, the one after its last word too, the continuation is what
-a greedy choice of the likeliest word, n times, gives; the model's confidence in its
-first j words is the product of their probabilities. At a threshold the longest part
-with at least that confidence is offered: Smart Compose is triggered where that is a
-word or more. After the last word nothing is typed any more, so an offer there is wrong.
-(A real keyboard may also trigger in the midst of a word.)
+At each position of a sentence, also after its last word, the continuation is the greedy
+choice of the likeliest word, n times; the model's confidence in its first j words is
+the product of their probabilities. At a threshold the longest part with at least that
+confidence is offered: Smart Compose is triggered if that part has a word or more. After
+the last word nothing follows, so an offer there is wrong. (A real keyboard may also
+trigger within a word.)
 
 * *Trigger rate* stands for the paper's Trigger Rate, "the ratio of words with SC
   triggered among all committed words, which is an important metric when PRate is
-  fixed": the share of all words typed, unknown ones too, at whose place it is
-  triggered. The place after the last word is no word's, so offers there are not in it.
-  `threshold_for` finds the threshold for a fixed picked rate.
+  fixed": the share of all typed words, including unknown ones, at whose position it is
+  triggered. The position after the last word belongs to no word, so its offers do not
+  count. `threshold_for` finds the threshold for a fixed picked rate.
 * *Picked rate of Smart Compose* stands for PRate, "the ratio of picked candidates among
-  the SC predictions when it is triggered": of all offers, after last words too, those
-  that a simulated user picks, who picks what is right.
-* *Accuracy of Smart Compose* stands for Acc: of all offers, after last words too, those
-  of which all words are what is typed then.
+  the SC predictions when it is triggered": of all offers, including those after last
+  words, the share that a simulated user picks, who picks right ones.
+* *Accuracy of Smart Compose* stands for Acc: of all offers, including those after last
+words, the share whose words are all typed next.
 """
 
 import dataclasses
@@ -34,13 +34,13 @@ _CURVE_STEP = 5
 
 @dataclasses.dataclass(frozen=True)
 class Continuations:
-    """Continuations of the places where there is one at the lowest threshold.
+    """Continuations at positions that have one at the lowest threshold.
 
     Attributes:
-        places: int64 [n]: where.
-        confidence: float64 [n, words]: of the first words, falling; 0 of those that the
-            model was not asked for.
-        is_right: bool [n, words]: whether the first words are all what is typed.
+        places: int64 [n]: positions.
+        confidence: float64 [n, words]: of the first words, falling; 0 for words that
+            the model was not asked for.
+        is_right: bool [n, words]: whether the first words are all typed next.
         characters: int64 [n, words]: of the first words and the blanks between them.
     """
 
@@ -64,8 +64,8 @@ class Continuations:
 
         Returns:
             float64 [clients] by name: `offers`; those at the places of words, which are
-            `triggers`; of all offers those that are `compose_right`, the expected
-            number of `compose_picks`, and how many `compose_words` they have.
+            `triggers`; the right offers, `compose_right`; the expected number of
+            `compose_picks`; and the offers' number of words, `compose_words`.
         """
         words = (self.confidence >= threshold).sum(axis=1)
         rows = np.flatnonzero(words)
@@ -88,7 +88,7 @@ def continuations(
     predictions: keyboard_predictions.Predictions,
     options: keyboard_options.ComposeOptions,
 ) -> Continuations:
-    """Asks a predictor to go on at the places where it is sure enough.
+    """Returns a predictor's continuations at positions with enough confidence.
 
     Args:
         predictor: Goes on.
@@ -137,7 +137,7 @@ def threshold_for(
     places: keyboard_places.Places,
     options: keyboard_options.ComposeOptions,
 ) -> float | None:
-    """Returns the least threshold at which so many offers are picked.
+    """Returns the lowest threshold with the wanted picked rate.
 
     Args:
         found: The model's continuations.

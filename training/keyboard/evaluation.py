@@ -1,10 +1,9 @@
 """A model evaluated as a keyboard would use it, on sentences of simulated users.
 
 Three uses, as in Xu et al. 2023: next-word prediction (`user`), Smart Compose
-(`compose`), and rescoring while a word is typed (`typing_model`). Each
-docstring says which live metric of the paper a number stands for. It is one evaluation
-of a released model, by the simulator, on sentences as they were: nobody changes what is
-written because of a suggestion.
+(`compose`), and rescoring while a word is typed (`typing_model`). Each docstring names
+the paper's live metric that a number represents. It is one evaluation of a released
+model, by the simulator, on sentences as written: suggestions do not change the text.
 """
 
 import collections
@@ -67,16 +66,16 @@ class Scores:
     ) -> dict[str, tuple[float, float]]:
         """Returns a 95% interval of each metric, by the bootstrap over clients.
 
-        As many clients are drawn as there are, with replacement, and all that a drawn
-        one wrote is counted: what one person writes is alike. The ends are quantiles of
-        the resamples' metrics.
+        As many clients are drawn as there are, with replacement, each with all of its
+        text, because one person's texts are alike. The ends are quantiles of the
+        resamples' metrics.
 
         Args:
             rng: Draws the clients.
             num_resamples: Number of resamples, at least 1.
 
         Returns:
-            By metric the lower and the upper end; NaN where there is one client, or a
+            By metric the lower and the upper end; NaN for a single client, or if a
             metric is NaN.
         """
         names = list(self.sums)

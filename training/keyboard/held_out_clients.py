@@ -47,9 +47,9 @@ def check_known(
     """
     if options.judges == keyboard_options.HELD_OUT and not runs:
         raise ValueError(
-            f"--model={','.join(options.model)}: none is of a run, so nobody knows "
-            "which clients it held out; give the directory of the run, or "
-            "--judges=all with a population of which none trained"
+            f"--model={','.join(options.model)}: none belongs to a run, so its "
+            "held-out clients are unknown; give the run's directory, or --judges=all "
+            "with a population that trained none of them"
         )
 
 
@@ -67,7 +67,7 @@ def choose(
         runs: Those of the models that are known.
         text: The text of the population.
         vocabulary: The vocabulary of the text and the models.
-        seed: Draws clients, where there are more than wanted.
+        seed: Draws clients, if there are more than wanted.
 
     Raises:
         ValueError: If a client trained one of the models.
@@ -87,24 +87,24 @@ def choose(
         chosen = _some(everyone, options.max_judges, seed)
         return _with_public_prior(chosen, vocabulary, notes)
     check_known(options, runs)
-    # A model of public text says nothing of who is held out of the private one.
+    # A model of public text does not know the private run's held-out clients.
     public = [r for r in runs if r.is_pretraining and r.population != text.fingerprint]
     runs = [run for run in runs if run not in public] or runs
     first = runs[0]
     if text.fingerprint != first.population:
         raise ValueError(
             f"the population is not that of the run {first.path} (fingerprint "
-            f"{text.fingerprint[:16]}, the run's {first.population[:16]}), so the "
-            "clients that it held out are not in it; give the run's files and "
+            f"{text.fingerprint[:16]}, the run's {first.population[:16]}), so its "
+            "held-out clients are not in it; give the run's files and "
             "--empty_clients, or judges=all."
         )
     for other in runs[1:]:
         if other.split != first.split:
             raise ValueError(
-                f"the runs {first.path} and {other.path} differ in population, seed or "
-                "num_held_out_clients: clients that one holds out trained the other. "
-                "Give models of the same clients, or judges=all with a population of "
-                "which none trained."
+                f"the runs {first.path} and {other.path} differ in population, seed "
+                "or num_held_out_clients: clients held out by one trained the other. "
+                "Give models of the same clients, or judges=all with a population "
+                "that trained none of them."
             )
     _, run_seed, num_held_out = first.split
     clients = held_out.Clients.split(text.num_clients, int(num_held_out), int(run_seed))
@@ -140,8 +140,8 @@ def _check_nobody_trained(
     for run in runs:
         if run.population == text.fingerprint:
             raise ValueError(
-                f"judges is all, but of this population the clients of {run.path} "
-                "trained; give judges=held_out, or another population."
+                f"judges is all, but clients of this population trained {run.path}; "
+                "give judges=held_out, or another population."
             )
 
 

@@ -17,8 +17,8 @@ _QWERTY_ROWS = (
     (0.5, "asdfghjkl'"),
     (1.5, "zxcvbnm"),
 )
-# A place beyond this, or keys so many times as far apart, or as near, as those of a
-# telephone, are in another unit.
+# A position beyond this, or key distances this many times larger or smaller than a
+# telephone's, are in another unit.
 _FARTHEST = 1000
 _OF_A_WIDTH = 4
 
@@ -26,7 +26,7 @@ _OF_A_WIDTH = 4
 class KeyboardLayout:
     """The centers of keys, in widths of a key.
 
-    A letter with marks has the key of the plain one if it has none of its own, as on
+    A letter with marks without its own key has the plain letter's key, as on
     telephones, where it is typed by a long press: "é" is on "e".
 
     Attributes:
@@ -42,12 +42,12 @@ class KeyboardLayout:
                 y downwards; at least one key.
 
         Raises:
-            ValueError: If a key is none of one character, or its place none of two
-                numbers from -1000 to 1000.
+            ValueError: If a key is not one character, or its position not two numbers
+                from -1000 to 1000.
         """
         self.name = name
         if not centers:
-            raise ValueError(f"{name}: it has no key; a layout has at least one.")
+            raise ValueError(f"{name}: it has no key; a layout needs at least one.")
         self._centers: dict[str, tuple[float, float]] = {}
         for character, center in centers.items():
             if len(character) != 1:
@@ -107,8 +107,8 @@ class KeyboardLayout:
         nearest = np.median(np.where(distances > 0, distances, np.inf).min(axis=1))
         if not 1 / _OF_A_WIDTH <= nearest <= _OF_A_WIDTH:
             raise ValueError(
-                f"{self.name}: the nearest keys are {nearest:.3g} apart; they have to "
-                "be about 1: centers are in widths of a key, not in pixels."
+                f"{self.name}: the nearest keys are {nearest:.3g} apart; that has to "
+                "be about 1, because centers are in key widths, not in pixels."
             )
 
     def __contains__(self, character: str) -> bool:
@@ -150,7 +150,7 @@ class KeyboardLayout:
                 f"the layout {self.name} has no key for {character!r} "
                 f"(U+{ord(character):04X}) of the word {without[0]!r}; "
                 f"{len(without):,} words of the vocabulary cannot be typed with it. "
-                "Give a --layout that has the key, or leave such words out: "
+                "Give a --layout that has the key, or drop such words with "
                 "--unkeyed_words=leave_out."
             )
 
@@ -181,7 +181,7 @@ def _point(name: str, character: str, center: Any) -> tuple[float, float]:
     if not is_point:
         raise ValueError(
             f"{name}: the key {character!r} is at {center!r}; it has to be two "
-            f"numbers, x and y, in widths of a key, none beyond {_FARTHEST:,}."
+            f"numbers, x and y, in key widths, at most {_FARTHEST:,}."
         )
     return float(center[0]), float(center[1])
 
@@ -192,5 +192,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} comes twice")
+        raise ValueError(f"the key {twice!r} is a duplicate; keys have to differ")
     return found

@@ -30,7 +30,7 @@ class KeyboardModel:
 
     Attributes:
         vocabulary: Gives words their token ids.
-        length: The most tokens that it looks at, at least 1.
+        length: Largest number of tokens that it uses, at least 1.
         logits_at: Given tokens, int32 [batch, length], padded behind, and places, int32
             [places, 2], rows and columns: the logits of the tokens that follow there,
             float32 [places, num_tokens].
@@ -95,8 +95,8 @@ def read(path: str | os.PathLike[str]) -> KeyboardModel:
     """Reads a model.
 
     Args:
-        path: The directory of a run of training, or the model exported in it. Of a run
-            that is not finished the last checkpoint is taken.
+        path: The directory of a run of training, or the model exported in it. Of an
+            unfinished run the last checkpoint is read.
 
     Raises:
         ValueError: If there is no model, or it cannot be read.
@@ -107,15 +107,15 @@ def read(path: str | os.PathLike[str]) -> KeyboardModel:
             return _read_exported(exported)
     if not (path / run_record.RUN_FILE).exists():
         raise ValueError(
-            f"{path} holds no model: it is neither the directory of a run of training "
+            f"{path} holds no model: it is neither a training run's directory "
             f"({run_record.RUN_FILE}) nor an exported model "
             f"({model_vocabularies.VOCABULARY_FILE})."
         )
     if not (path / run_directory.CHECKPOINT_FILE).exists():
         raise ValueError(
             f"{path} holds no model yet: the run there has no checkpoint "
-            f"({run_directory.CHECKPOINT_FILE}). Wait for its first one, or continue "
-            "it with --resume."
+            f"({run_directory.CHECKPOINT_FILE}). Wait for the first one, or continue "
+            "the run with --resume."
         )
     try:
         return _read_checkpoint(path)
@@ -130,7 +130,7 @@ def _read_exported(path: pathlib.Path) -> KeyboardModel:
     )
 
     def logits_at(tokens: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-        # Not the signature alone: what it computes with goes with the loaded model.
+        # Keep the loaded model, not only the signature, because it owns the variables.
         found = loaded.signatures["serving_default"](tokens=tokens)
         return tf.gather_nd(found["logits"], places)
 
@@ -148,9 +148,9 @@ def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
         )
     if vocabulary.fingerprint != last.vocabulary_fingerprint:
         raise ValueError(
-            f"{path}: the run began with another vocabulary than its flags give now "
-            f"(fingerprint {last.vocabulary_fingerprint[:16]}, now "
-            f"{vocabulary.fingerprint[:16]}): restore its file or wordfreq's version."
+            f"{path}: the run's vocabulary has the fingerprint "
+            f"{last.vocabulary_fingerprint[:16]}, but its flags now give "
+            f"{vocabulary.fingerprint[:16]}; restore its file or wordfreq's version."
         )
     exported_model.check_finite(path, last.weights)
     model = _cifg_of(path, last.weights)
@@ -160,16 +160,16 @@ def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
 def _cifg_of(
     path: pathlib.Path, weights: Mapping[str, np.ndarray]
 ) -> model_lib.LanguageModel:
-    """Returns the house's own model that weights are of, its sizes by their shapes."""
+    """Returns the built-in model of given weights, with sizes from their shapes."""
     shapes = {name: weight.shape for name, weight in weights.items()}
     try:
         num_tokens, embedding_size = shapes["input_embedding"]
         num_units, projection_size = shapes["projection"]
     except (KeyError, ValueError):
         raise ValueError(
-            f"{path}: the run is not finished, and its checkpoint is of a model of "
-            f"your own ({', '.join(shapes)}). Let it end (--resume): it then exports "
-            "the model."
+            f"{path}: the run is not finished, and its checkpoint belongs to a custom "
+            f"model ({', '.join(shapes)}). Finish the run with --resume; it then "
+            "exports the model."
         ) from None
     return model_lib.cifg_language_model(
         num_tokens,

@@ -1,4 +1,4 @@
-"""N-grams on a keyboard: what a model has to beat to be worth its training."""
+"""N-grams on a keyboard, the baseline that a model has to beat."""
 
 import dataclasses
 import filecmp
@@ -82,8 +82,8 @@ class LawPredictor(NGramPredictor):
     ) -> keyboard_predictions.Predictions:
         """See `keyboard_predictions.Predictor.predict`."""
         found = super().predict(places, candidates)
-        # A place after the most words that are used is there for an end alone; and a
-        # model may score special tokens low, as they do not count for the accuracy.
+        # A position after the last used word can only be an end; and a model may score
+        # special tokens low, as they do not count for the accuracy.
         is_end = places.columns == places.inputs.shape[1] - 1
         return dataclasses.replace(
             found,
@@ -95,10 +95,9 @@ class LawPredictor(NGramPredictor):
 def of_texts(
     models: Mapping[str, str], population: str, vocabulary: vocabulary_lib.Vocabulary
 ) -> dict[str, NGramPredictor]:
-    """Returns the n-grams of other text that come along with models, by name.
+    """Returns the n-grams of other text that are stored with models, by name.
 
-    Those of the population itself are left out, as are those that another model brings
-    too.
+    Those of the population itself and duplicates of other models are left out.
 
     Args:
         models: The paths of the models, by what reports call them.

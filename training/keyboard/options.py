@@ -16,9 +16,9 @@ _DEFAULT_THRESHOLD = 0.5
 class UserOptions:
     """A simulated user of suggestions and of Smart Compose.
 
-    The user knows what to type. Where the right word (or continuation) is shown, the
-    user notices and picks it with a probability that depends on how much typing that
-    saves; what is wrong is never picked.
+    The user knows what to type. If the right word (or continuation) is shown, the user
+    notices and picks it with a probability that depends on the typing saved; wrong ones
+    are never picked.
     """
 
     attention: float = option(
@@ -196,10 +196,10 @@ class EvaluationOptions:
                 self, "give {model}: directories of runs, or exported models"
             )
         if len(set(self.model)) < len(self.model):
-            raise OptionError(self, "{model=}: has to name no model twice")
+            raise OptionError(self, "{model=}: has a duplicate; name each model once")
         if self.judges == ALL and self.prior == "training_clients":
             raise OptionError(
                 self,
-                "{prior=} goes with {judges=held_out}: who trained is known of runs' "
-                "own populations alone",
+                "{prior=} needs {judges=held_out}, because the training clients are "
+                "known only in a run's own population",
             )

@@ -156,7 +156,7 @@ def plot_curves(table: pd.DataFrame) -> figure_lib.Figure:
         f"{labels['trigger_rate']} (share of words typed)",
         ["share of offers"] * len(names),
     )
-    # A model that is never sure enough has no accuracy.
+    # A model that is never confident enough has no accuracy.
     offered = table[table["compose_accuracy"].notna()]
     for number, (model, rows) in enumerate(offered.groupby("model", sort=False)):
         for axes, name in zip(panels, names, strict=True):

@@ -13,18 +13,18 @@ _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
 
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """Sentences, and each of their places, client after client.
+    """Sentences and all of their positions, client by client.
 
     A sentence w1 ... wn has the inputs <bos> w1 ... wn and the targets w1 ... wn <eos>,
-    cut after the most words that are used: a longer one has no end. So it is when
-    clients train and evaluate; see `examples.MappedText`.
+    cut after `max_words` words: a longer one has no end. Training and evaluation cut in
+    the same way; see `examples.MappedText`.
 
     Attributes:
         inputs: int32 [sentences, max_words + 1], padded.
         rows: int64 [places], ascending: the sentence of each place.
         columns: int64 [places]: the place in the sentence, from 0.
         targets: int32 [places]: the token that follows.
-        clients: int64 [places], ascending: whose it is, an index into `held_out`.
+        clients: int64 [places], ascending: the client, as an index into `held_out`.
         held_out: int64 [clients]: indices into the population.
     """
 
@@ -45,7 +45,7 @@ class Places:
         max_words: int,
         num_following: int = 0,
     ) -> "Places":
-        """Returns the places of clients' sentences.
+        """Returns the positions of clients' sentences.
 
         Args:
             text: All clients' sentences.
@@ -55,7 +55,7 @@ class Places:
             num_following: Number of tokens after each target in `following`.
 
         Raises:
-            ValueError: If there is no client, or one is not of the population.
+            ValueError: If there is no client, or one is not in the population.
         """
         if not len(held_out):
             raise ValueError("held_out is empty; it has to have at least one client.")
@@ -111,8 +111,8 @@ class Places:
             number: Number of tokens, at least 1 and at most `num_following` + 1.
 
         Returns:
-            int32 [places, number]; padding after a sentence's end. Of a sentence that
-            is cut they are its own words all the same.
+            int32 [places, number]; padding after a sentence's end. For a cut sentence
+            they are still its own words.
         """
         return np.vstack([self.targets, self._following[: number - 1]]).T
 
@@ -120,8 +120,8 @@ class Places:
         """Returns the sum of each client's values: float64 [clients].
 
         Args:
-            values: Numbers or truth values, one a place.
-            at: int64: the places that they are of; None for all.
+            values: Numbers or booleans, one per position.
+            at: int64: the values' positions; None for all.
         """
         clients = self.clients if at is None else self.clients[at]
         return np.bincount(clients, np.asarray(values, np.float64), len(self.held_out))

@@ -1,9 +1,9 @@
-"""Simulated typing on a touch screen, and what its decoder proposes.
+"""Simulated typing on a touch screen, and its decoder's proposals.
 
-A typist aims at the center of each key of a word, and hits a place with a Gaussian
-error. The decoder knows the layout, the error's size and how frequent words are; it
-proposes words of as many characters as there were touches. A language model may then
-re-rank them (on-the-fly rescoring, OTF).
+A typist aims at the center of each key of a word, and touches a point with a Gaussian
+error. The decoder knows the layout, the error's size and the word frequencies; it
+proposes words with as many characters as touches. A language model may then re-rank
+them (on-the-fly rescoring, OTF).
 """
 
 import dataclasses
@@ -22,14 +22,14 @@ _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
 
 @dataclasses.dataclass(frozen=True)
 class TypedWords:
-    """Words that were typed, and what the decoder proposes for them.
+    """Typed words, and the decoder's proposals for them.
 
     Attributes:
         places: int64 [typed]: which of the words these are, ascending.
-        candidates: int32 [typed, k]: token ids, the likeliest first; 0, which is no
-            word, where there are fewer.
+        candidates: int32 [typed, k]: token ids, the likeliest first; 0, which is not a
+            word, if there are fewer.
         touches: float64 [typed, k]: the candidates' log-likelihoods of the touches, up
-            to a constant of a place; -inf where there is no candidate.
+            to a constant per position; -inf without a candidate.
         is_first: bool [typed]: whether the first candidate is the word that was typed.
         is_proposed: bool [typed]: whether any candidate is.
     """
@@ -72,7 +72,7 @@ class TouchTypist:
         if np.shape(log_prior) != (vocabulary.num_tokens,):
             raise ValueError(
                 f"log_prior has the shape {np.shape(log_prior)}; it has to be "
-                f"({vocabulary.num_tokens},), a number a token."
+                f"({vocabulary.num_tokens},), one number per token."
             )
         if options.unkeyed_words == "refuse":
             layout.check_has(vocabulary.words)
@@ -88,7 +88,8 @@ class TouchTypist:
                 centers.append(layout.centers_of(word).ravel())
         if not by_length:
             raise ValueError(
-                f"the layout {layout.name} has the keys of no word of the vocabulary."
+                f"the layout {layout.name} can type no word of the vocabulary; give "
+                "another --layout."
             )
         self._of_length = {
             length: (np.array(tokens), np.array(centers))
@@ -101,10 +102,10 @@ class TouchTypist:
         """Types words, and proposes candidates for each.
 
         Args:
-            tokens: int [words], token ids; those that are no word, or none that can be
+            tokens: int [words], token ids; those that are not words, or cannot be
                 typed, are left out.
-            clients: int64 [words], ascending: who types each. A client's touches depend
-                on the seed, the client, and the client's words before.
+            clients: int64 [words], ascending: the client of each. A client's touches
+                depend on the seed, the client, and the client's words before.
             seed: The seed, at least 0.
         """
         places = np.flatnonzero(self.can_type[tokens])
@@ -162,18 +163,18 @@ class TouchTypist:
     def is_modified(
         self, typed: TypedWords, tokens: np.ndarray, log_probabilities: np.ndarray
     ) -> np.ndarray:
-        """Returns the words to be modified after the model re-ranks.
+        """Returns the words to modify after the model re-ranks.
 
-        The share of them stands for the paper's live Word Modified Ratio (WMR), "the
-        ratio of words being modified during typing or after committed; improvement is
-        shown by reduction": here a word has to be modified where the first candidate is
-        another one. Nobody here deletes or rephrases.
+        Their share represents the paper's live Word Modified Ratio (WMR), "the ratio of
+        words being modified during typing or after committed; improvement is shown by
+        reduction": here a word has to be modified if the first candidate is another
+        one. Simulated users do not delete or rephrase.
 
-        The paper's ratio is of all words. This one is of those that were typed: known
-        words that the layout has keys for. The others, whose letters nobody here knows
-        or can type, are in neither its numerator nor its denominator.
-        `evaluation` has the ratio of all words too, where each of the others
-        counts as modified, as no decoder proposes it.
+        The paper's ratio covers all words. This one covers the typed words: known words
+        that the layout has keys for. The others, whose letters are unknown or cannot be
+        typed, are in neither its numerator nor its denominator. `evaluation` also has
+        the ratio of all words, in which each of the others counts as modified, as no
+        decoder proposes it.
 
         Args:
             typed: The typed words.
@@ -187,7 +188,7 @@ class TouchTypist:
         weight = self._options.model_weight
         prior = self._log_prior[typed.candidates]
         scores = typed.touches + weight * log_probabilities + (1 - weight) * prior
-        # Where there is no candidate, the likelihood is -inf, whatever the model says.
+        # Without a candidate, the likelihood is -inf, whatever the model's score.
         scores[np.isneginf(typed.touches)] = -np.inf
         first = np.argmax(scores, axis=1)
         chosen = np.take_along_axis(typed.candidates, first[:, np.newaxis], axis=1)

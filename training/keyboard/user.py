@@ -1,4 +1,4 @@
-"""A simulated user who picks what a keyboard suggests."""
+"""A simulated user who picks a keyboard's suggestions."""
 
 import dataclasses
 
@@ -9,10 +9,10 @@ from training.keyboard import options as keyboard_options
 
 @dataclasses.dataclass(frozen=True)
 class SimulatedUser:
-    """A user who picks the next word where it is shown, with some probability.
+    """A user who picks the next word with some probability if it is shown.
 
-    What is counted is the expectation over whether the user picks, exactly: no draw
-    blurs it, and it needs no seed.
+    Counts are exact expectations over the user's picks, so they have no sampling error
+    and need no seed.
 
     Attributes:
         options: The user's attention.
@@ -21,10 +21,10 @@ class SimulatedUser:
     options: keyboard_options.UserOptions
 
     def picks(self, characters: np.ndarray) -> np.ndarray:
-        """Returns with what probability the user picks what is right and shown.
+        """Returns the probability that the user picks a right, shown suggestion.
 
         Args:
-            characters: Integers: how many characters the pick would save typing.
+            characters: Integers: number of characters that the pick saves.
 
         Returns:
             float64, of the same shape.
@@ -41,22 +41,22 @@ def next_word_sums(
 ) -> dict[str, np.ndarray]:
     """Returns each typed word's part of the sums of next-word prediction.
 
-    The *picked rate* stands for the paper's Picked Rate (PRate), "the ratio of picked
-    candidates among the NWP predictions": there is a prediction for every word typed,
-    those outside the vocabulary too, which are never shown. That of right candidates
-    shown, the paper's Accuracy (Acc), "the ratio of candidates matching the final
-    committed words", is `three_suggestions`, of the words of the vocabulary.
+    The *picked rate* represents the paper's Picked Rate (PRate), "the ratio of picked
+    candidates among the NWP predictions": there is a prediction for every typed word,
+    including those outside the vocabulary, which are never shown. That of right
+    candidates shown, the paper's Accuracy (Acc), "the ratio of candidates matching the
+    final committed words", is `three_suggestions`, of the words of the vocabulary.
 
-    Words per minute (WPM) have no counterpart: nothing here knows how fast people are.
-    *Keystrokes saved* are what is nearest: of the taps that typing takes, each word's
-    characters and a blank, the share that picks spare, where a pick is one tap.
+    Words per minute (WPM) have no counterpart, because typing speed is not simulated.
+    *Keystrokes saved* are the nearest: the share of taps (each word's characters and a
+    blank) that picks save, where a pick is one tap.
 
     Args:
         user: Picks.
         is_shown: bool [words]: whether the word is of the vocabulary, and among those
             suggested.
-        characters: Integers [words]: its characters; 0 of a word that is not of the
-            vocabulary, of which the keystrokes are unknown and not counted.
+        characters: Integers [words]: its characters; 0 for a word outside the
+            vocabulary, whose keystrokes are unknown and not counted.
 
     Returns:
         float64 [words], by name: `picks` expected, `keystrokes_saved`, `keystrokes`.

@@ -1,12 +1,12 @@
-"""The CIFG-LSTM of Gboard over the places that a batch has, and its gradient.
+"""Gboard's CIFG-LSTM over a batch's positions without padding, and its gradient.
 
-A sentence is of no use after its end, so nothing is computed there. Sentences are in
-the order of their lengths, longest first: at each step the ones that go on are the
-first ones, and the places of all steps, one step after the other, are the rows of
-matrices (`places.Places`). Input, output and softmax are then one product for a batch;
-only what depends on the step before is computed step by step. The gradient is written
-out, because that joins the products of all steps, needs no loss, and never builds the
-one-hot targets; it is TensorFlow's of `scores` up to float rounding.
+Nothing is computed after a sentence's end. Sentences are sorted by length, longest
+first. At each step the unfinished ones are the first ones, and the positions of all
+steps, one step after another, are the rows of matrices (`places.Places`). Input, output
+and softmax are then one product per batch; only the recurrent part is computed step by
+step. The gradient is written out, because that joins the products of all steps, needs
+no loss, and never builds the one-hot targets; it is TensorFlow's of `scores` up to
+float rounding.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,7 @@ def _with_one(hidden: Sequence[tf.Tensor]) -> tf.Tensor:
 
 
 def scores(weights: Weights, places: Places) -> tf.Tensor:
-    """Returns the logits of the token that follows at each place.
+    """Returns the logits of the next token at each position.
 
     Args:
         weights: The weights of the model.
@@ -151,7 +151,7 @@ def gradients(weights: Weights, places: Places) -> list[tf.Tensor]:
 
 
 class _Factors:
-    """By what a step multiplies the gradients that come back to it, for all places.
+    """The factors of each step's incoming gradients, for all positions.
 
     Attributes:
         of_gates: From gradients of the cell, the output gate's product and the cell

@@ -32,10 +32,10 @@ _WHAT = (
 def language_model(
     name: str, num_tokens: int, sequence_length: int, seed: int
 ) -> model_lib.LanguageModel:
-    """Returns the model that a function of a user's makes.
+    """Returns the model that a custom function makes.
 
-    Its first weights are those that Keras draws, by the seed. Its function is part of
-    it, so that a run's code includes the user's.
+    Keras draws its first weights from the seed. The function is part of the model, so a
+    run's code includes the user's.
 
     Args:
         name: The name of the function, as `module:function`.
@@ -55,7 +55,7 @@ def language_model(
         keras = model_lib.from_keras_model(keras_model, num_tokens, sequence_length)
         first = functools.partial(_first_weights, make, keras.initial_weights(0))
         in_graphs = dataclasses.replace(keras, initial_weights=first)
-        # Another time, as TFF's worker will: what fails there says less.
+        # A second time, as TFF's worker will, where errors are less clear.
         as_logits = _graph_of(in_graphs, sequence_length, _logits_of)
         as_gradients = _graph_of(in_graphs, sequence_length, _gradients_of)
         custom_model_checks.check_repeatable(as_gradients.definition)
@@ -69,7 +69,7 @@ def language_model(
         TypeError,
         ValueError,
     ) as error:
-        # What is traced fails with whole stacks; what happened comes last.
+        # Traced errors have whole stacks; the cause is in the last lines.
         what = str(error)
         if what.startswith("in user code:"):
             what = what.strip().splitlines()[-1].strip()
@@ -125,7 +125,7 @@ def _first_weights(
     weights: collections.OrderedDict[str, np.ndarray],
     seed: int,
 ) -> collections.OrderedDict[str, np.ndarray]:
-    """Returns first weights; `make` is held for who asks what they are made by."""
+    """Returns first weights; it holds `make`, so that code digests include it."""
     del make, seed  # they were drawn by the run's
     return collections.OrderedDict((n, array.copy()) for n, array in weights.items())
 
@@ -159,7 +159,7 @@ class _Graph:
 
 @dataclasses.dataclass(frozen=True)
 class _OwnModel(model_lib.LanguageModel):
-    """A model that is TFF's conversion of Keras, which computes in graphs alone.
+    """TFF's conversion of a Keras model, which computes only in graphs.
 
     In functions outside of them, graphs that were made before are imported. No tape
     sees operations that are imported, so one has the gradient.
@@ -173,7 +173,7 @@ class _OwnModel(model_lib.LanguageModel):
     def gradients(
         self, weights: model_lib.Weights, batch: examples.Batch
     ) -> list[tf.Tensor]:
-        """Returns the gradient of a batch's mean loss over the places it has."""
+        """Returns the gradient of a batch's mean loss over its positions."""
         if not _is_outside():
             return super().gradients(weights, batch)
         return self.as_gradients(weights, batch.inputs, batch.targets)
@@ -214,7 +214,7 @@ def _graph_of(
 
 
 def _is_outside() -> bool:
-    """Returns whether this is no graph of TFF's, but a function, or eager."""
+    """Returns whether this is a function or eager, not one of TFF's graphs."""
     with tf.init_scope():
         return tf.executing_eagerly()
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from federated_hh.randomness import streams
 
-# Of what has no "Random" in its name.
+# Random operations without "Random" in their names.
 _LOTTERIES = frozenset(
     {
         "Multinomial",
@@ -21,16 +21,16 @@ _LOTTERIES = frozenset(
         "TruncatedNormal",
     }
 )
-# What rounding may do to logits and probabilities, as a part of them.
+# Relative rounding error allowed in logits and probabilities.
 _ROUNDING = 1e-3
-# Beside first weights, which may be zeros that hide what a model looks at.
+# Distance from the first weights, whose zeros may hide a dependence.
 _STDDEV = 0.1
 
 
 def check_repeatable(definition: tf.compat.v1.GraphDef) -> None:
-    """Makes sure that what is computed twice is the same.
+    """Checks that a repeated computation has the same result.
 
-    A resumed run computes the rounds after its checkpoint again, and releases the same.
+    A resumed run repeats the rounds after its checkpoint, with the same releases.
 
     Args:
         definition: The graph of the computation.
@@ -44,8 +44,8 @@ def check_repeatable(definition: tf.compat.v1.GraphDef) -> None:
         ):
             raise ValueError(
                 f"it draws random numbers in training (the operation {operation}), "
-                "which a resumed run could not draw again; leave noise out, and "
-                "give dropout no training=True."
+                "which a resumed run could not reproduce; leave noise out, and do "
+                "not give dropout training=True."
             )
 
 
@@ -61,9 +61,9 @@ def check_logits(
     num_tokens: int,
     sequence_length: int,
 ) -> None:
-    """Makes sure that a model gives logits, of which none depends on a later place.
+    """Checks that a model returns logits that do not depend on later positions.
 
-    The token there is the one that they are to predict.
+    The token there is the one to predict.
 
     Args:
         logits: Given weights and tokens, in a graph; see `model.LanguageModel`.
@@ -72,8 +72,8 @@ def check_logits(
         sequence_length: Tokens of a sequence.
 
     Raises:
-        ValueError: If they do, are probabilities, or are no numbers. A token's may be
-            minus infinity at all places.
+        ValueError: If they do, are probabilities, or are NaN. A token's logit may be
+            minus infinity at all positions.
     """
     rng = streams.generator(0, "a causal model")
     tried = [
@@ -90,17 +90,17 @@ def check_logits(
         found = logits(given, tf.constant(tokens, tf.int32))
         first, *others = session.run(found, dict(zip(given, tried, strict=True)))
     if not all(np.all(row < np.inf) for row in (first, *others)):
-        raise ValueError("its logits are infinite, or no numbers, at some places.")
+        raise ValueError("its logits are infinite or NaN at some positions.")
     if np.all(first >= 0) and np.allclose(first.sum(axis=-1), 1, rtol=_ROUNDING):
         raise ValueError(
-            "what it gives are probabilities: those of each place have the sum 1; it "
-            "has to give logits, so leave the last softmax out."
+            "its outputs are probabilities: they add up to 1 at each position. It "
+            "has to return logits, so leave the last softmax out."
         )
     for cut, other in zip(cuts, others, strict=True):
         if _differ(first[:cut], other[:cut]):
             raise ValueError(
-                "its logits of a place depend on later places, where the token stands "
-                "that they are to predict; use layers that look back alone (no "
+                "its logits at a position depend on later positions, which hold the "
+                "token to predict; use layers that look back only (no "
                 'Bidirectional; padding="causal"; use_causal_mask=True).'
             )
 

@@ -1,6 +1,6 @@
 """Metrics of a language model: loss and accuracies, without padding.
 
-Everything is a sum over places, so that the sums of batches, clients and blocks add up;
+Everything is a sum over positions, so the sums of batches, clients and blocks add up;
 `metrics_of_sums` divides at the end. (In TFF's graphs `==` compares tensors as Python
 objects: hence `tf.equal`.)
 """
@@ -16,15 +16,15 @@ from training.models import metric_names
 # The words that a keyboard offers at a time.
 _NUM_SUGGESTIONS = 3
 _FIRST_WORD = len(vocabulary.SPECIAL_TOKENS)
-# What `metrics_of_sums` returns, in order.
+# Names of the results of `metrics_of_sums`, in order.
 METRICS = tuple(metric_names.LABELS)
 _ACCURACIES = METRICS[1:]
-# Of each accuracy the number of places where the word is right.
+# For each accuracy, the number of positions with the right word.
 SUMS = ("loss", "places", "word_places", *_ACCURACIES)
 
 
 def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Returns each place's loss, 0 where the target is padding.
+    """Returns each position's loss, 0 for padding.
 
     Args:
         logits: float32 [batch, time, num_tokens].
@@ -38,7 +38,7 @@ def cross_entropy(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
 
 
 def mean_loss(logits: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-    """Returns the mean loss over the places that are not padding; 0 if all are."""
+    """Returns the mean loss over positions without padding; 0 if there are none."""
     places = tf.math.count_nonzero(
         tf.not_equal(targets, vocabulary.PAD), dtype=tf.float32
     )
@@ -94,7 +94,7 @@ def sums_of_batch(
 def metrics_of_sums(
     sums: Mapping[str, float],
 ) -> collections.OrderedDict[str, float]:
-    """Returns the metrics that the sums give.
+    """Returns the metrics from sums.
 
     Args:
         sums: Sums named as in `SUMS`.
@@ -102,10 +102,10 @@ def metrics_of_sums(
     Returns:
         `loss`: mean cross entropy of all places (words, out-of-vocabulary words and
         ends of sentences), in nats. `top1_in_vocabulary`: the accuracy by which Xu et
-        al. 2023 follow training: of the places whose token is a word of the vocabulary,
-        the share where that word has the highest score of all tokens.
-        `one_suggestion`, `three_suggestions`: the same where only words compete, as on
-        a keyboard, which never offers a special token. NaN where there is no place.
+        al. 2023 follow training: of the positions whose token is a word of the
+        vocabulary, the share where that word has the highest score of all tokens.
+        `one_suggestion`, `three_suggestions`: the same if only words compete, as on a
+        keyboard, which never offers a special token. NaN without positions.
     """
 
     def ratio(numerator: str, denominator: str) -> float:

@@ -63,7 +63,7 @@ def export(
     """
     if vocabulary.num_tokens != model.num_tokens:
         raise ValueError(
-            f"vocabulary has {vocabulary.num_tokens} tokens, the model "
+            f"vocabulary has {vocabulary.num_tokens} tokens; the model has "
             f"{model.num_tokens}."
         )
     module = _Module(model, weights, vocabulary.fingerprint, sequence_length)
@@ -93,7 +93,7 @@ def read_weights(
 def read(
     path: str | os.PathLike[str],
 ) -> tuple[tf.Module, vocabulary_lib.Vocabulary]:
-    """Returns an exported model, as of `load`, and the vocabulary that it is of.
+    """Returns an exported model, as from `load`, and its vocabulary.
 
     Args:
         path: The directory of `export`.
@@ -106,8 +106,8 @@ def read(
     vocabulary_path = path / model_vocabularies.VOCABULARY_FILE
     if not vocabulary_path.exists():
         raise ValueError(
-            f"{path} is no exported model: it has no {vocabulary_path.name}. Give the "
-            "directory 'model' of a run of training."
+            f"{path} is not an exported model: it lacks {vocabulary_path.name}. Give "
+            "a training run's directory 'model'."
         )
     vocabulary = vocabulary_lib.Vocabulary.read(vocabulary_path)
     loaded = load(path)
@@ -127,9 +127,8 @@ def read(
         check_finite(path, _weights_of(loaded))
         return loaded, vocabulary
     raise ValueError(
-        f"{vocabulary_path} is not the vocabulary of the model next to it, which is "
-        f"{what}: its tokens would mean other words. Restore the file that the "
-        "training wrote."
+        f"{vocabulary_path} does not match the model next to it, which is {what}, so "
+        "its tokens would mean other words. Restore the original file."
     )
 
 
@@ -156,7 +155,7 @@ def _weights_of(loaded: tf.Module) -> collections.OrderedDict[str, np.ndarray]:
 def check_finite(
     path: str | os.PathLike[str], weights: Mapping[str, np.ndarray]
 ) -> None:
-    """Raises `ValueError` unless a model that is to be asked is finite.
+    """Raises `ValueError` unless a model's weights are finite.
 
     Args:
         path: Its path, for the error.
@@ -165,9 +164,9 @@ def check_finite(
     for name, array in weights.items():
         if not np.all(np.isfinite(array)):
             raise ValueError(
-                f"{path}: {name} of the model is not finite everywhere, so it says "
-                "nothing: its training has diverged. Train it with lower learning "
-                "rates, or leave it out."
+                f"{path}: {name} of the model has values that are not finite, because "
+                "its training diverged. Train it with lower learning rates, or leave "
+                "it out."
             )
 
 

@@ -1,4 +1,4 @@
-"""Runs of training that models are of, as far as their records tell. No TensorFlow."""
+"""Training runs of models, from their records. No TensorFlow."""
 
 import dataclasses
 import os
@@ -9,7 +9,7 @@ from typing import Self
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 
-# What a run of training has and no other run.
+# Facts that only a run of training has.
 _OF_TRAINING = ("num_held_out_clients", "max_words", "max_sentences", "seed")
 # Facts of a run that begins with a model: which, and whether it is known that text of
 # the run's clients is not in that one. Older runs do not have the second.
@@ -55,14 +55,14 @@ class TrainingRun:
         program = run_record.read(path)["program"]
         if not flags.keys() >= set(_OF_TRAINING) or "population" not in facts:
             raise ValueError(
-                f"{path} holds a run of {program}; it has to be one of training."
+                f"{path} holds a run of {program}; it has to be a run of training."
             )
         may_have = _BEGAN_WITH in facts and not facts.get(OF_OTHERS, False)
         return cls(path, flags, facts["population"], program, may_have)
 
     @classmethod
     def of_model(cls, path: str | os.PathLike[str]) -> Self | None:
-        """Returns the run that a model is of; None where there is none.
+        """Returns a model's run; None if there is none.
 
         Args:
             path: A run's directory, or a model that was exported in it.
@@ -86,14 +86,13 @@ class TrainingRun:
 
 
 def who_holds_out(runs: Iterable[TrainingRun | None]) -> TrainingRun | None:
-    """Returns the run whose population is evaluated on: the first federated one.
+    """Returns the run with the evaluation population: the first federated one.
 
     Args:
-        runs: Those of models; None for one that is of none.
+        runs: The models' runs; None for a model without one.
 
     Returns:
-        The first one at all where none is of federated training; None where there is
-        none.
+        The first run if none is federated; None if there are none.
     """
     known = [run for run in runs if run is not None]
     federated = [run for run in known if not run.is_pretraining]
@@ -101,20 +100,20 @@ def who_holds_out(runs: Iterable[TrainingRun | None]) -> TrainingRun | None:
 
 
 def population_of(path: str | os.PathLike[str]) -> str | None:
-    """Returns the fingerprint of the clients' text of the run that a model is of.
+    """Returns the fingerprint of the clients' text of a model's run.
 
     Args:
         path: The directory of a run of whatever program, or a model that was exported
             in it.
 
     Returns:
-        None where there is no run, or nobody kept what it was made of.
+        None if there is no run, or its fingerprint was not kept.
 
     Raises:
         RunDirectoryError: If the record of the run is damaged.
     """
     directory = _run_of(path)
-    # A run that is passed on comes without what only the simulator knows.
+    # A shared run lacks the simulator's part.
     if directory is None or not (directory / run_record.FACTS_FILE).exists():
         return None
     facts = run_files.read_json(directory / run_record.FACTS_FILE)

@@ -1,7 +1,7 @@
 """The names of a language model's metrics: one for each number, everywhere.
 
-Columns of tables and keys of files have the names, logs, plots and documents the
-labels. What the numbers are is said by `evaluation.metrics_of_sums`. No TensorFlow.
+Tables' columns and files' keys have the names; logs, plots and documents have the
+labels. `evaluation.metrics_of_sums` defines the numbers. No TensorFlow.
 """
 
 from collections.abc import Mapping
@@ -23,8 +23,8 @@ __all__ = [
     "title",
 ]
 
-# What no model can beat, where the law of the text is known; the nats a place that a
-# model's loss is above it are its regret.
+# The best possible loss, if the law of the text is known; a model's regret is its loss
+# above it, in nats per position.
 BEST_POSSIBLE, REGRET = "the best possible", "regret"
 # The baselines of each report.
 NGRAMS = (
@@ -44,7 +44,7 @@ def title(name: str) -> str:
 
 
 def of_text(name: str) -> str:
-    """Returns the suffix of the names of n-grams that come with a model.
+    """Returns the suffix of the names of n-grams stored with a model.
 
     Args:
         name: Name of the model, on whose text they are counted.

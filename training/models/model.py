@@ -26,7 +26,7 @@ class OverPlaces:
 
     Attributes:
         scores: Given weights and places, returns float32 [places, num_tokens]: the
-            logits of the token that follows at each place.
+            logits of the next token at each position.
         gradients: Given weights and places, at least one, returns the gradient of the
             cross entropy summed over the places: float32, of the weights' shapes.
     """
@@ -44,10 +44,10 @@ class LanguageModel:
         initial_weights: Given a seed (at least 0), returns the first weights by name:
             float32 arrays.
         logits: Given weights in that order and tokens (int32, [batch, time]), returns
-            float32 [batch, time, num_tokens]: for each place, the logits of the token
-            that follows. It must not look at later places.
-        over_places: The same without padding; None where TensorFlow is to find the
-            gradient of `logits`.
+            float32 [batch, time, num_tokens]: for each position, the logits of the next
+            token. It must not use later positions.
+        over_places: The same without padding; None to use TensorFlow's gradient of
+            `logits`.
     """
 
     num_tokens: int
@@ -56,7 +56,7 @@ class LanguageModel:
     over_places: OverPlaces | None = None
 
     def gradients(self, weights: Weights, batch: examples.Batch) -> list[tf.Tensor]:
-        """Returns the gradient of a batch's mean loss over the places it has.
+        """Returns the gradient of a batch's mean loss over its positions.
 
         Args:
             weights: The weights of the model.
@@ -110,8 +110,8 @@ def cifg_language_model(
     """Returns the one-layer CIFG-LSTM of Gboard (Hard et al. 2018, Section 3).
 
     CIFG couples the input gate to the forget gate: i = 1 - f. The cell's output is
-    projected, and scored against an output embedding of its own (Xu et al. 2023,
-    Section 2.3, advise against sharing it with the input's).
+    projected, and scored against a separate output embedding (Xu et al. 2023, Section
+    2.3, advise against sharing it with the input's).
 
     Args:
         num_tokens: Size of the vocabulary with its special tokens, at least 5.
@@ -184,20 +184,19 @@ def from_functional_model(
     Args:
         functional_model: Its `predict_on_batch` takes int32 tokens [batch, time] and
             returns the logits of the tokens that follow. Its own loss and metrics are
-            not used: padding has to be left out of them in one way. Layers that
-            differ in training, such as dropout, do in training what they do in
-            prediction: a client draws no random numbers that a resumed run could not
-            draw again.
+            not used, because they may treat padding differently. Layers such as dropout
+            act in training as in prediction: a client draws no random numbers that a
+            resumed run could not reproduce.
         num_tokens: Size of the vocabulary with its special tokens.
 
     Raises:
-        ValueError: If it has weights that are not trained, or not float32.
+        ValueError: If it has weights that are not trainable, or not float32.
     """
     trainable, fixed = functional_model.initial_weights
     if len(fixed):
         raise ValueError(
-            f"functional_model has {len(fixed)} weights that are not trained; clients' "
-            "clipped updates are all that the server learns, so every weight has to be."
+            f"functional_model has {len(fixed)} weights that are not trainable; every "
+            "weight has to be, because the server learns only from clients' updates."
         )
     trainable = [np.asarray(weight) for weight in trainable]
     for number, weight in enumerate(trainable):
@@ -208,7 +207,7 @@ def from_functional_model(
             )
 
     def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
-        del seed  # they come with the model
+        del seed  # they belong to the model
         names = (f"weight_{number}" for number in range(len(trainable)))
         return collections.OrderedDict(zip(names, trainable, strict=True))
 
@@ -225,23 +224,23 @@ def from_keras_model(
 ) -> LanguageModel:
     """Returns a user's Keras model as a language model.
 
-    TFF's conversion builds the model again in a graph of its own. As Keras has it,
-    models that were made before can no longer be called outside TFF after that.
+    TFF's conversion rebuilds the model in its own graph. After that, Keras cannot call
+    earlier models outside TFF any more.
 
     Args:
         keras_model: From int32 tokens [batch, time] to the logits of the tokens that
-            follow, [batch, time, num_tokens]; not compiled, without layers whose
-            weights are not trained, and without losses of its own.
+            follow, [batch, time, num_tokens]; not compiled, without weights that are
+            not trainable, and without its own losses.
         num_tokens: Size of the vocabulary with its special tokens.
         sequence_length: Tokens of a sequence, at least 1.
 
     Raises:
-        ValueError: If the model's output has another shape, it has losses of its own,
-            or see `from_functional_model`.
-        KerasFunctionalModelError: From TFF, if it has layers that TFF does not take.
+        ValueError: If the model's output has another shape, or it has its own losses;
+            see also `from_functional_model`.
+        KerasFunctionalModelError: From TFF, if it has layers that TFF does not support.
     """
     if any(type(layer).__name__.endswith("OpLambda") for layer in keras_model.layers):
-        # Keras computes no shape where a layer stands for `x + y`.
+        # Keras computes no shape for a layer made from `x + y`.
         shape = (1, *keras_model.output_shape[1:])
     else:
         shape = keras_model.compute_output_shape((1, sequence_length))
@@ -252,8 +251,8 @@ def from_keras_model(
         )
     if keras_model.losses:
         raise ValueError(
-            "keras_model has losses of its own, as a regularizer's, which training "
-            "would leave out; make it without them."
+            "keras_model has its own losses, such as a regularizer's, which training "
+            "would ignore; build it without them."
         )
     functional_model = tff.learning.models.functional_model_from_keras(
         keras_model,

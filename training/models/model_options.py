@@ -9,20 +9,20 @@ if TYPE_CHECKING:  # they import NumPy and TensorFlow
     from federated_hh.populations.vocabulary import Vocabulary
     from training.models.model import LanguageModel
 
-# Largest number of rounds, clients or sentences: what a 32-bit integer counts.
+# Largest number of rounds, clients or sentences, as a 32-bit integer.
 LARGEST_COUNT = 2**31 - 1
 # Learning rates above this make any model, and any clip norm, infinite.
 LARGEST_RATE = 1e6
-# A layer of more cells than this is no keyboard's model. Memory is the closer limit:
-# see `memory_needs`.
+# No keyboard's model has a larger layer. Memory is the closer limit: see
+# `memory_needs`.
 _LARGEST_LAYER = 2**16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions:
-    """The model, where it begins, and what of a client's text it sees.
+    """Options of the model, its initial weights, and the limits on a client's text.
 
-    Base of the settings of federated and of central training, which check it.
+    Base of the settings of federated and central training, which check it.
     """
 
     vocabulary: str | None = option(
@@ -100,10 +100,11 @@ class ModelOptions:
     )
 
     def read_vocabulary(self) -> "tuple[Vocabulary, str]":
-        """Returns the vocabulary, and what is public about it.
+        """Returns the vocabulary, and its public data.
 
         Raises:
-            ValueError: If the file is none, or the model to begin with is of another.
+            ValueError: If the file is not a vocabulary, or the initial model has
+                another one.
         """
         from federated_hh.populations.vocabulary import Vocabulary
         from training.models import model_vocabularies
@@ -130,7 +131,7 @@ class ModelOptions:
         """
         if self.model is None:
             return None
-        from training.models import custom_model  # TensorFlow comes with it
+        from training.models import custom_model  # imports TensorFlow
 
         return custom_model.language_model(
             self.model, num_tokens, self.max_words + 1, seed
@@ -143,7 +144,7 @@ class ModelOptions:
             if getattr(self, name) is not None:
                 raise OptionError(
                     self,
-                    f"{{initial_bias=}} goes with no {{{name}}}: it needs the default "
-                    "vocabulary, whose frequencies are known, and the output bias of "
-                    "the default model, and is itself where a model begins",
+                    f"{{initial_bias=}} cannot be combined with {{{name}}}: it sets "
+                    "the default model's output bias to the default vocabulary's "
+                    "known frequencies. Leave one of them out",
                 )

@@ -7,7 +7,7 @@ from federated_hh.populations.vocabulary import Vocabulary
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 
-# Beside an exported model.
+# Next to an exported model.
 VOCABULARY_FILE = "vocabulary.txt"
 
 
@@ -22,24 +22,24 @@ def check(named: str, trained_with: str, vocabulary: Vocabulary) -> None:
     if trained_with != vocabulary.fingerprint:
         raise ValueError(
             f"{named} was trained with another vocabulary (fingerprint "
-            f"{trained_with[:16]}, the run's {vocabulary.fingerprint[:16]}): its token "
-            "ids mean other words. Run with --vocabulary= the file "
-            f"{VOCABULARY_FILE} of that model (of a run, in its folder model)."
+            f"{trained_with[:16]}, the run's {vocabulary.fingerprint[:16]}), so its "
+            "token ids mean other words. Set --vocabulary to that model's file "
+            f"{VOCABULARY_FILE} (for a run, in its folder 'model')."
         )
 
 
 def check_files(path: str | os.PathLike[str], vocabulary: Vocabulary) -> None:
-    """Checks the files of a model to begin with, before anything is prepared.
+    """Checks an initial model's files, before anything is prepared.
 
-    That there is no model is left to the reading of it.
+    A missing model is an error later, when it is read.
 
     Args:
         path: An exported model, or the directory of a run.
         vocabulary: The run's.
 
     Raises:
-        ValueError: If they name another vocabulary than the run's, or the file of
-            one is damaged.
+        ValueError: If they name another vocabulary than the run's, or a vocabulary file
+            is damaged.
         RunDirectoryError: If the run's facts are damaged.
     """
     named, path = f"--initial_model={path}", pathlib.Path(path)

@@ -1,4 +1,4 @@
-"""The places of a batch of sentences that have a target, without padding."""
+"""The positions of a batch's sentences that have a target, without padding."""
 
 from typing import NamedTuple
 
@@ -8,13 +8,13 @@ from federated_hh.populations import vocabulary
 
 
 class Places(NamedTuple):
-    """The places of a batch, step by step: of each step those of the longest first.
+    """The positions of a batch, step by step, with the longest sentences first.
 
     Attributes:
         tokens: int32 [places]: what is seen at each place.
         targets: int32 [places]: what follows there.
-        counts: int32 [time]: how many sentences go on at each step, which falls; the
-            number of steps is known when the graph is built.
+        counts: int32 [time]: number of unfinished sentences at each step, which falls;
+            the number of steps is known when the graph is built.
     """
 
     tokens: tf.Tensor
@@ -23,7 +23,7 @@ class Places(NamedTuple):
 
 
 def of_batch(inputs: tf.Tensor, targets: tf.Tensor) -> Places:
-    """Returns the places of a batch.
+    """Returns the positions of a batch.
 
     Args:
         inputs: int32 [sentences, time], padded at the end.

@@ -201,8 +201,8 @@ def held_out(
 ) -> pd.DataFrame:
     """Returns a row for the model and each reference, with their mean scores.
 
-    Where the law of the text is known, with the regret: the nats a place that the loss
-    is above the law's.
+    If the law of the text is known, rows have the regret: the loss above the law's, in
+    nats per position.
     """
     model = {name: last[f"held_out_{name}"] for name in evaluation.METRICS}
     rows = {"this model": model, **references}
@@ -270,7 +270,7 @@ def _draw_held_out(axes, metrics, curves, references: Mapping[str, float]) -> No
 
 
 def plot_clip_norm(metrics: pd.DataFrame) -> "figure_lib.Figure":
-    """Plots the clip norm in force and the tracked one over rounds."""
+    """Plots the current and the tracked clip norm over rounds."""
     figure, axes = plots.single("Clip norm", "round", "L2 norm")
     curves = {"clip_norm": ("in force", plots.BLUE)}
     if (metrics["tracked_norm"] != metrics["clip_norm"]).any():

@@ -1,1 +1,1 @@
-"""Training text: batches, windows, and hashes by which texts are compared."""
+"""Training text: batches, windows, and hashes for comparing texts."""

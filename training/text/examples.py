@@ -72,7 +72,7 @@ class MappedText:
         )
 
     def sentences_of(self, client: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the first of a client's sentences, and how many are used.
+        """Returns a client's first sentence, and the number of sentences used.
 
         Args:
             client: int64 scalar, index into the population.

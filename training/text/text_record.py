@@ -1,16 +1,15 @@
-"""A record of a model's training text, by hashes, for comparison with other text.
+"""A record of a model's training text as hashes, for comparison with other text.
 
-A model that private training begins with must not have seen what it is to keep secret.
-So a model of `training.pretrain` carries 64-bit hashes of the ids of its clients and of
-all their words in a row, some at a time, as token ids of its vocabulary. A few words in
-a row are the same in any two texts; a dozen are not, but for what is quoted and passed
-on.
+An initial model of private training must not have seen the private text. So a model of
+`training.pretrain` carries 64-bit hashes of its clients' ids and of their sequences of
+consecutive words, as token ids of its vocabulary. Any two texts share short sequences;
+they share a dozen consecutive words only if text is quoted or passed on.
 
-A run that begins with such a model passes its record on. Private training adds nothing
-to it but that it is not whole, for its clients' text is not public.
+A run with such an initial model keeps its record. Private training only marks it as
+incomplete, because its clients' text is not public.
 
-Whoever has a record can find out whether words or an id that they think of are in it:
-it is for public text.
+Whoever has a record can test whether given words or an id are in it, so records are for
+public text only.
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ from federated_hh.files import array_files
 from federated_hh.populations.columns import client_text
 from training.text import text_windows
 
-# Beside an exported model.
+# Next to an exported model.
 FILE = "trained_on.npz"
 # Words of the vocabulary in a row.
 NUM_WORDS = 12
@@ -40,16 +39,15 @@ _MEND = (
 
 @dataclasses.dataclass(frozen=True)
 class Shared:
-    """The common part of two texts.
+    """The common parts of two texts.
 
     Attributes:
-        is_same: Whether one of the record's is the same population, to the bit.
+        is_same: Whether one of the record's populations is the same, to the bit.
         ids: Clients of the other text whose id is one of the record's.
-        sentences: Its sentences with words in a row that are in the record, each as
-            often as it comes.
+        sentences: Its sentences with a word sequence in the record, counted with
+            repetitions.
         writers: Number of clients who wrote these.
-        compared: Its sentences that have so many known words; 0 where the record has
-            none.
+        compared: Its sentences with enough known words; 0 if the record has none.
     """
 
     is_same: bool
@@ -87,12 +85,12 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class TextRecord:
-    """The texts that a model was trained on, by its training and those before it.
+    """A model's training texts, of its own training and earlier ones.
 
     Attributes:
         texts: The texts of each training, the first one first.
-        is_whole: Whether all text is in the record: it is not where a training was
-            private, or began with a model that had no record.
+        is_whole: Whether all text is in the record; False if a training was private, or
+            its initial model had no record.
         ids: uint64, ascending, distinct: hashes of the clients' ids, in small letters.
         windows: uint64, ascending, distinct: see `text_windows.hashes`.
     """
@@ -199,7 +197,7 @@ class TextRecord:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that the record says, in hexadecimal."""
+        """SHA-256 of the record's contents, in hexadecimal."""
         digest = hashlib.sha256(json.dumps(self._about()).encode())
         for array in (self.ids, self.windows):
             digest.update(hashlib.sha256(np.asarray(array, "<u8").tobytes()).digest())
@@ -226,7 +224,7 @@ class TextRecord:
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str], weights: str) -> Self | None:
-        """Returns the record next to an exported model; None where there is none.
+        """Returns the record next to an exported model; None if there is none.
 
         Args:
             folder: The exported model, or the directory of its run.
@@ -258,7 +256,7 @@ class TextRecord:
 
 
 def find(model: str | os.PathLike[str]) -> pathlib.Path | None:
-    """Returns the path of a record; None where there is none.
+    """Returns the path of a record; None if there is none.
 
     Args:
         model: The exported model, or the directory of its run.

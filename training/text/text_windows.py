@@ -1,4 +1,4 @@
-"""Hashes of a few words in a row, by which texts are compared."""
+"""Hashes of consecutive words, for comparing texts."""
 
 from collections.abc import Iterator
 
@@ -15,21 +15,21 @@ _BASE = 0x9E3779B97F4A7C15
 def hashes(
     text: client_text.ClientText, num_words: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields, some sentences at a time, all windows of so many known words in a row.
+    """Yields, some sentences at a time, all windows of consecutive known words.
 
-    A window begins and ends with a known word of one sentence. Words that are not known
-    may stand between, and are all alike. So two sentences share a window wherever they
-    have these words, whatever stands before and after. Of a window with the tokens t_0,
-    t_1, ... the hash is that of Karp and Rabin (1987), the sum of scrambled(t_i) B^i
-    modulo 2^64, scrambled.
+    A window begins and ends with a known word of one sentence. Unknown words may be in
+    between, and count as equal. So two sentences share a window if they have these
+    words, whatever precedes and follows. The hash of a window with the tokens t_0, t_1,
+    ... is that of Karp and Rabin (1987), the sum of scrambled(t_i) B^i modulo 2^64,
+    scrambled.
 
     Args:
         text: The sentences.
         num_words: Known words of a window.
 
     Yields:
-        int64 [n], ascending: whose window it is, the number of the sentence. And uint64
-        [n]: the window's hash.
+        int64 [n], ascending: the number of the window's sentence; and uint64 [n]: the
+        window's hash.
     """
     splits = text.sentence_splits
     first = 0

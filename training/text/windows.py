@@ -1,4 +1,4 @@
-"""The places of clients' text: what a model is to tell, and the two tokens before it.
+"""The positions of clients' text: the target, and the two tokens before it.
 
 They are those of `examples.MappedText.batch`, on the coordinator and without padding: a
 sentence w1 ... wn has the targets w1 ... wn and its end, cut after `max_words` words.
@@ -12,7 +12,7 @@ from federated_hh.populations import vocabulary
 from federated_hh.populations.columns import client_text, raw_columns
 from training.text import examples
 
-# The target, and what may be looked at before it.
+# The target, and the tokens that may be used before it.
 WIDTH = 3
 
 

@@ -1,15 +1,15 @@
-"""LDP TrieHH: words found from reports that are private before they leave a device.
+"""LDP TrieHH: heavy hitters from locally private reports.
 
 Sun et al. 2024, "Private federated discovery of out-of-vocabulary words for Gboard",
-Algorithm 2, to the letter: the trie begins with the whole alphabet (P_0), so that
-level i votes on prefixes of i + 1 symbols, and level D completes words of up to D
-characters. A level has a cohort of its own, of N clients that never took part before.
-Each client merges its words into the level's candidates, takes at most B of them, pads
-them to B with "no item", and sends B reports of a local randomizer over the candidates
-and "no item": Subset Selection, or any other. The server drops "no item", keeps the
-eta_max candidates with most votes (all of those equal to the last), and takes kept
-candidates that end as words. A further pass does it again without the words that
-earlier ones found.
+Algorithm 2, to the letter: the trie begins with the whole alphabet (P_0), so that level
+i votes on prefixes of i + 1 symbols, and level D completes words of up to D characters.
+Each level has its own cohort, of N clients that never took part before. Each client
+merges its words into the level's candidates, takes at most B of them, pads them to B
+with "no item", and sends B reports of a local randomizer over the candidates and "no
+item": Subset Selection, or any other. The server drops "no item", keeps the eta_max
+candidates with most votes (all of those equal to the last), and takes kept candidates
+that end as words. A further pass does it again without the words that earlier ones
+found.
 
 Where eta_max is more than the prefixes that people share, most of what is kept is
 noise. Prefixes stay, as Algorithm 2 has it; of the words, those are released whose
@@ -189,7 +189,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         self._randomizer = functools.lru_cache(maxsize=1)(made)
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns all that a sum of reports depends on besides the plan."""
+        """Returns everything that a sum of reports depends on besides the plan."""
         return {
             "population": self.population.fingerprint,
             "alphabet": self.alphabet.fingerprint,

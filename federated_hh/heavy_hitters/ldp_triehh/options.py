@@ -123,7 +123,8 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         check(self)
         if self.epsilon is not None and self.central_epsilon is not None:
             raise OptionError(
-                self, "{epsilon} and {central_epsilon}: only one of them, please"
+                self,
+                "{epsilon} and {central_epsilon} are both given; leave one of them out",
             )
 
     @functools.cached_property
@@ -193,10 +194,10 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
             raise OptionError(
                 self,
                 "{max_prefixes=}: a level of {candidates:,} candidates ({prefixes:,} "
-                "prefixes times the characters and the end of a word) needs some "
-                "{needed:,.1f} GiB of memory, of which there are {there:,.1f}; "
-                "{possible:,} candidates are possible at most. Lower {max_prefixes}, "
-                "or take an alphabet of fewer characters",
+                "prefixes times the characters and the end of a word) needs about "
+                "{needed:,.1f} GiB of memory, and the machine has {there:,.1f}; at "
+                "most {possible:,} candidates are possible. Lower {max_prefixes}, or "
+                "use a smaller alphabet",
                 candidates=candidates,
                 prefixes=prefixes,
                 needed=needed / 2**30,
@@ -225,7 +226,7 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
                 + task
                 + " need {needed:,} clients; the population has {population:,}. "
                 + (fits or "Lower {max_depth}, {num_passes} or {counting_clients}")
-                + ", or take a larger population",
+                + ", or use a larger population",
                 levels=self.levels,
                 cohort=self.cohort_size,
                 needed=needed,
@@ -298,7 +299,7 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
                 options,
                 "{num:,} clients are too few for {levels:,} levels: of {cohort:,} "
                 "clients, the noise of local epsilon {local:.4g} hides even a prefix "
-                "that all hold, whatever {max_prefixes} is. It takes about "
+                "that all clients hold, at any {max_prefixes}. It takes about "
                 + enough
                 + ", or a larger {epsilon}, or a smaller {max_depth}",
                 num=num_clients,
@@ -367,5 +368,7 @@ def characters_of(population: PopulationOptions) -> str:
     """
     characters = population.alphabet or string.printable
     if len(set(characters)) < len(characters):
-        raise OptionError(population, "{alphabet} has a character twice")
+        raise OptionError(
+            population, "{alphabet} repeats a character; its characters have to differ"
+        )
     return characters

@@ -104,8 +104,9 @@ class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
         if items > _MAX_SUM:
             raise ValueError(
                 f"contribution_bound is {self.contribution_bound:,}: {items:,} items "
-                f"in the {self.reports_per_level:,} reports of a level, padding "
-                f"included, are more than a sum can count, {_MAX_SUM:,}"
+                f"in a level's {self.reports_per_level:,} reports, padding included, "
+                f"are more than a sum can count, {_MAX_SUM:,}. Lower it or the cohort "
+                "size"
             )
         padded = block_size * self.contribution_bound
         if report_sampling is ReportSampling.PER_REPORT and padded > _MAX_INT32:
@@ -196,6 +197,6 @@ def check_num_candidates(prefixes: int, candidates: int) -> None:
         raise ValueError(
             f"{prefixes:,} prefixes make {candidates:,} candidates for the next "
             f"level, and at most {most:,} are possible; use a smaller max_prefixes or "
-            "alphabet, or, where ties at the last place made them many, more clients "
-            "per level or a larger epsilon"
+            "alphabet, or, if ties at the last place caused this, more clients per "
+            "level or a larger epsilon"
         )

@@ -77,7 +77,7 @@ def counting_group(
     repeat: int,
     num_clients: int | None,
 ) -> np.ndarray:
-    """Draws the clients of the counting task, of those who are in no cohort.
+    """Draws the counting task's clients from those who are in no cohort.
 
     Args:
         algorithm: Algorithm that was run.
@@ -100,9 +100,9 @@ def counting_group(
     if num_clients > len(rest):
         taken = levels * sampler.cohort_size
         raise ValueError(
-            f"counting_clients is {num_clients:,}; with the {taken:,} clients of the "
-            f"cohorts that needs {taken + num_clients:,} clients, and the population "
-            f"has {sampler.num_clients:,}"
+            f"counting_clients is {num_clients:,}; with the cohorts' {taken:,} "
+            f"clients that needs {taken + num_clients:,} clients, and the population "
+            f"has {sampler.num_clients:,}. Lower it"
         )
     random = stream.generator("counting clients")
     return random.choice(rest, num_clients, replace=False, shuffle=False)
@@ -116,7 +116,7 @@ def evaluate(
     *,
     counting_clients: int | None,
 ) -> Results:
-    """Puts what the repeats found beside the truth, and counts the coverage.
+    """Compares the repeats' words with the truth, and counts the coverage.
 
     Args:
         algorithm: Algorithm that was run.

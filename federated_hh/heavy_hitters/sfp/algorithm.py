@@ -35,7 +35,7 @@ from federated_hh.randomizers import count_mean_sketch, local_randomizer
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import algorithm, block_round, samplers
 
-# Clients of a TFF client value: of each, one number a fragment comes back.
+# Clients per TFF client value; each returns one number per fragment.
 _BLOCK_SIZE = 200_000
 # Of all positions together: each is a number that a block gives back.
 _MAX_ITEMS = 1 << 27
@@ -171,7 +171,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         )
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns all that the sketches depend on besides the plan."""
+        """Returns everything that the sketches depend on besides the plan."""
         return {
             "population": self.clients.fingerprint,
             "alphabet": self.alphabet.fingerprint,
@@ -208,8 +208,8 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         try:
             words = self.stitch(fragments)
         except StitchingError as error:
-            # What was asked for stays: it has cost epsilon.
-            logging.warning("No words were made: %s.", error)
+            # The fragments are kept: they have cost epsilon.
+            logging.warning("No words were built: %s.", error)
         metrics = {
             "reports": int(released[:, :, -1].sum()),
             "fragments": items.size,
@@ -240,7 +240,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         return {"heavy_hitters": words, "fragments": table}
 
     def stitch(self, fragments: Fragments) -> tuple[str, ...]:
-        """Makes words of fragments: a Cartesian product for each word hash.
+        """Builds words from fragments: a Cartesian product for each word hash.
 
         It makes as many words as the sum over word hashes of the product over positions
         of the fragments with that hash, at most T^positions.
@@ -254,7 +254,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
             out.
 
         Raises:
-            StitchingError: They are more than `max_words`, before any is made.
+            StitchingError: There are more than `max_words`; raised before any is built.
         """
         by_hash: dict[int, list[list[int]]] = {}
         for position, items in enumerate(fragments.items):
@@ -265,11 +265,11 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         work = sum(math.prod(map(len, pairs)) for pairs in by_hash.values())
         if work > self.options.max_words:
             raise StitchingError(
-                f"threshold is {fragments.items.shape[1]}: the fragments that it keeps "
-                f"make {work:,} words, more than max_words = "
-                f"{self.options.max_words:,}; stitch(fragments.first(T)) takes fewer "
-                "of the fragments and costs nothing, another run with a smaller "
-                "threshold, a larger epsilon or more clients costs epsilon again"
+                f"threshold is {fragments.items.shape[1]}: its fragments make "
+                f"{work:,} words, more than max_words = {self.options.max_words:,}. "
+                "stitch(fragments.first(T)) uses fewer fragments and costs nothing; "
+                "another run with a smaller threshold, a larger epsilon or more "
+                "clients costs epsilon again"
             )
         found: dict[str, None] = {}
         for _, pairs in sorted(by_hash.items()):
@@ -294,7 +294,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         return items, estimates[items]
 
     def _noise(self, released: np.ndarray) -> float:
-        """Returns the mean standard deviation of estimates of what nobody has.
+        """Returns the mean standard deviation of estimates of items without a holder.
 
         By the noise of the reports alone: frequent items that meet others under a hash
         function add to it; see `variance_of_collisions`.

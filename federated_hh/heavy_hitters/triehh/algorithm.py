@@ -1,16 +1,16 @@
 """TrieHH: heavy hitters with differential privacy from sampling and thresholds alone.
 
 Zhu et al. 2020, "Federated Heavy Hitters Discovery with Differential Privacy",
-Algorithms 1 and 2 (a word a client) and 3 (several). In each round a fresh cohort
-votes for one-character extensions of the prefixes learned so far, at most one vote a
-client; the mechanism lets through what has at least `threshold` votes.
+Algorithms 1 and 2 (a word a client) and 3 (several). In each round a fresh cohort votes
+for one-character extensions of the prefixes learned so far, at most one vote per
+client; the mechanism releases candidates with at least `threshold` votes.
 
     algorithm = TrieHH(population, plan_of(parameters, word_selection), alphabet)
     outcome = run.run(algorithm, directory, seed=1, observers=[vote_metrics])
     print(outcome.states[0].trie.words())
 
-All that is random, cohorts and drawn words, is the mechanism, and comes from the noise
-key: no public seed has anything to decide here.
+All randomness, of cohorts and drawn words, belongs to the mechanism and comes from the
+noise key; a public seed has no influence here.
 """
 
 import collections
@@ -92,7 +92,7 @@ def plan_of(
 
 
 def vote_metrics(observed: run.Observed[TrieHHState]) -> dict[str, int]:
-    """Observes how many votes came, and for how many candidates."""
+    """Observes the number of votes, and of candidates with votes."""
     return {
         "votes_received": int(observed.total.sum()),
         "candidates_with_votes": int(np.count_nonzero(observed.total)),
@@ -122,8 +122,8 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             population: The clients.
             plan: Plan, from `plan_of`.
             alphabet: Has all characters of the population's words.
-            num_blocks: Into how many client values a cohort is cut; by default what
-                is fast. The result does not depend on it.
+            num_blocks: Number of client values per cohort; by default a fast one. The
+                result does not depend on it.
             masking: Masks of the votes; None for an ideal sum.
 
         Raises:
@@ -143,11 +143,12 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         )
         if self.parameters.population_size != population.num_clients:
             raise ValueError(
-                f"parameters are for {self.parameters.population_size:,} clients, the "
-                f"population has {population.num_clients:,}"
+                f"parameters are for {self.parameters.population_size:,} clients, and "
+                f"the population has {population.num_clients:,}; make them for this "
+                "population"
             )
         self._num_blocks = num_blocks
-        self._block_size(alphabet.num_symbols)  # refuses what cannot be
+        self._block_size(alphabet.num_symbols)  # refuses impossible settings
         self._masking = masking
         if masking is not None:
             most = self._capacity(self._most_prefixes()) * alphabet.num_symbols
@@ -160,7 +161,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         self._votes = functools.cache(self._build_votes)
 
     def describe(self) -> Mapping[str, Any]:
-        """Returns all that a sum of votes depends on besides the plan."""
+        """Returns everything that a sum of votes depends on besides the plan."""
         return {
             "population": self.population.fingerprint,
             "alphabet": self.alphabet.fingerprint,
@@ -184,13 +185,13 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
     def update(
         self, state: TrieHHState, released: triehh_plan.Kept
     ) -> tuple[TrieHHState, Mapping[str, float | int]]:
-        """Extends the trie by what has enough votes: Algorithm 2's last line."""
+        """Extends the trie by candidates with enough votes: Algorithm 2's last line."""
         kept = len(released.candidates)
         trie = state.trie
         if kept:
             trie = trie.extend(released.candidates, released.votes)
         round_number = state.round_number + 1
-        # Algorithm 1 ends when the trie stays as it is.
+        # Algorithm 1 ends when the trie does not change.
         finished = not kept or round_number == self.max_rounds
         metrics = {
             "candidates": state.trie.num_candidates,
@@ -254,7 +255,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
     def _most_prefixes(self) -> int:
         """Returns the largest number of prefixes of a round."""
         parameters = self.parameters
-        # Each has got enough votes, of which a client has one.
+        # Each has enough votes, one per client.
         by_votes = max(1, parameters.cohort_size // parameters.threshold)
         return min(by_votes, self.alphabet.size ** (parameters.max_length - 1))
 
@@ -263,9 +264,9 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         num_candidates = capacity * self.alphabet.num_symbols
         if num_candidates >= _MAX_CANDIDATES:
             raise ValueError(
-                f"{capacity:,} prefixes and {self.alphabet.num_symbols:,} symbols make "
-                f"{num_candidates:,} candidates; less than {_MAX_CANDIDATES:,} are "
-                "possible: use a larger threshold or a smaller alphabet"
+                f"{capacity:,} prefixes and {self.alphabet.num_symbols:,} symbols "
+                f"make {num_candidates:,} candidates; fewer than {_MAX_CANDIDATES:,} "
+                "are possible. Use a larger threshold or a smaller alphabet"
             )
 
         def votes_of_block(message, block):
@@ -287,9 +288,9 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
     def _candidates_of_block(self, message, block) -> tf.Tensor:
         """Returns each device's candidate, or -1: int32, shape [block].
 
-        The body of the client computation. Every device is treated on its own: it
-        picks a word, walks the trie along it, and votes for the next symbol if the
-        walk ends at a frontier node (Algorithm 2).
+        The body of the client computation. Each device is handled separately: it picks
+        a word, walks the trie along it, and votes for the next symbol if the walk ends
+        at a frontier node (Algorithm 2).
         """
         mapped = selection_lib.MappedPopulation(self.population)
         bits = selection_lib.random_bits(

@@ -22,7 +22,7 @@ _kept_option = functools.partial(option, group="Evaluation")
 class TrieHHOptions:
     """The options of a TrieHH run: an epsilon, or a threshold and a cohort size.
 
-    An epsilon gives the threshold, and the cohort size where that is not given.
+    An epsilon gives the threshold, and the cohort size unless it is given.
 
     Raises:
         OptionError: If an option is not allowed, or options do not go together.
@@ -120,8 +120,8 @@ class TrieHHOptions:
             if self.threshold > self.cohort_size:
                 raise OptionError(
                     self,
-                    "{threshold=} is above {cohort_size=}: no prefix can get so many "
-                    "votes; take a smaller threshold or a larger cohort",
+                    "{threshold=} is above {cohort_size=}, so no prefix can get "
+                    "enough votes; use a smaller threshold or a larger cohort",
                 )
         elif self.threshold is not None:
             raise OptionError(

@@ -115,7 +115,7 @@ def cohort_size(
         )
         for method in reports.methods
     }
-    # The closed form is no choice of `amplify`, being never the best.
+    # `amplify` does not offer the closed form, because it is never the best.
     best = min(size for m, size in found.items() if m is not Method.EQUATION_1)
     return [
         row("smallest cohort (best)", best, "best proved bound"),
@@ -134,7 +134,7 @@ def statistics(
     min_standard_errors: of.MinStandardErrors = 3.0,
     discovery_rate: of.DiscoveryRate = 0.9,
 ) -> Rows:
-    """Answers how many clients must share a value for a count to stand out.
+    """Answers with the number of clients that must share a value for a clear count.
 
     Returns:
         The holders that a value needs, the noise on a count, the cohort size of a

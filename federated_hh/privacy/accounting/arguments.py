@@ -245,7 +245,9 @@ def call(answer: Callable[..., Rows], name: str, values: Mapping[str, Any]) -> R
     known = inspect.signature(answer).parameters
     for flag in values:
         if flag not in known:
-            raise ValueError(f"--{flag} is no flag of --mechanism={name}")
+            raise ValueError(
+                f"--{flag} does not apply to --mechanism={name}; leave it out"
+            )
     for flag, parameter in known.items():
         if parameter.default is parameter.empty and flag not in values:
             raise ValueError(f"--{flag} is needed for --mechanism={name}")

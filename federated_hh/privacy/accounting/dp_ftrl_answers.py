@@ -121,7 +121,10 @@ def blt(
             _numbers("forgotten", forgotten), _numbers("weights", weights)
         )
     elif forgotten is not None or weights is not None:
-        raise ValueError("give forgotten and weights, or buffers, or none of them")
+        raise ValueError(
+            "forgotten, weights and buffers cannot be combined like this; give "
+            "forgotten and weights, or buffers, or none"
+        )
     question = _Question(
         *("blt", noise_multiplier, epsilon, delta, restarts),
         *(matrix, 2 if buffers is None else buffers),
@@ -238,14 +241,14 @@ class _Question:
         if len(missing) > 1 or (missing and None in wanted):
             names = " and ".join([*missing, "epsilon or noise_multiplier"])
             raise ValueError(
-                f"{names} are missing: of population, cohort_size, num_rounds, epsilon "
-                "and noise_multiplier one may be left out, and is found; or give "
+                f"{names} are missing: of population, cohort_size, num_rounds, "
+                "epsilon and noise_multiplier, all but one have to be given. Or give "
                 "num_rounds, min_separation and noise_multiplier"
             )
         if not missing and None not in wanted:
             raise ValueError(
                 "population, cohort_size, num_rounds, epsilon and noise_multiplier "
-                "are all given: leave out the one that is to be found"
+                "are all given; leave out the one to compute"
             )
         rows = []
         if missing:

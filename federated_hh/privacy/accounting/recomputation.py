@@ -85,7 +85,7 @@ def check(stated: PrivacyStatement, flags: Sequence[str], *, is_whole: bool) -> 
                 return False
             raise ValueError(f"parameter {error} is missing") from None
         except (ArithmeticError, AttributeError, IndexError, TypeError) as error:
-            raise ValueError(f"a parameter is of another kind: {error}") from None
+            raise ValueError(f"a parameter has another type: {error}") from None
         if expected is not None:
             _compare(stated.guarantees, expected, is_whole)
         return True
@@ -122,7 +122,7 @@ def _compare(
     stated: Iterable[Guarantee], expected: Iterable[Guarantee], is_whole: bool
 ) -> None:
     if not is_whole:
-        # Only what is proved is ever composed.
+        # Only proved guarantees are ever composed.
         for each in (each for each in stated if each.is_upper_bound):
             if not any(_implies(found, each) for found in expected):
                 raise ValueError(f"{_told(each)} does not follow from its parameters")
@@ -158,7 +158,7 @@ def _is_close(one: float, other: float, smallest: float = 0.0) -> bool:
 
 
 def _implies(known: Guarantee, claimed: Guarantee) -> bool:
-    """Returns whether what is known to hold says at least what is claimed."""
+    """Returns whether a known guarantee implies the claimed one."""
     return (
         known.is_upper_bound
         and known.adjacency is claimed.adjacency
@@ -183,7 +183,7 @@ def _told(each: Guarantee) -> str:
 
 
 def _training(stated: PrivacyStatement) -> None:
-    """Checks zCDP and what follows from it, of a training run.
+    """Checks a training run's zCDP and the guarantees that follow from it.
 
     Raises:
         ValueError: A guarantee has no rho, or one that no participation has, or another
@@ -194,8 +194,8 @@ def _training(stated: PrivacyStatement) -> None:
     num_rounds = stated.realised.rounds if stated.realised else rounds * repeats
     if not 1 <= rounds <= num_rounds <= rounds * repeats:
         raise ValueError(
-            f"parameter 'rounds' is {rounds}; {num_rounds} rounds in {repeats} repeats "
-            "were run"
+            f"parameter 'rounds' is {rounds}; {num_rounds} rounds in {repeats} "
+            "repeats ran"
         )
     least, most = _range_of_rho(found, num_rounds, is_planned=stated.realised is None)
     counts = collections.Counter(each.adjacency for each in stated.guarantees)
@@ -248,8 +248,8 @@ def _range_of_rho(
     """Returns the least and the largest zCDP that participations can have.
 
     In a repeat somebody takes part MaxP times with MinS rounds between, and in each
-    other one somebody once. What several participations cost together is at least the
-    sum of what each costs alone, as no entry of C'C is negative.
+    other one somebody once. Several participations together cost at least the sum of
+    their separate costs, as no entry of C'C is negative.
     """
     rounds, repeats = found["rounds"], found.get("repeats", 1)
     limits = plan_lib.Limits(found["MaxP"], found["MinS (rounds strictly between)"])
@@ -306,7 +306,9 @@ def _smallest_sum(costs: Sequence[float], limits: plan_lib.Limits) -> float:
             after.append(min(after[-1], cost + earlier))
         best = after
     if math.isinf(best[-1]):
-        raise ValueError("MaxP participations with MinS between have no room in a run")
+        raise ValueError(
+            "the run has too few rounds for MaxP participations with MinS between them"
+        )
     return best[-1]
 
 

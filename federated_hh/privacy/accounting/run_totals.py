@@ -63,7 +63,7 @@ class Run:
 
 
 def read_run(directory: str) -> Run:
-    """Reads a run from its directory, and checks what can be recomputed.
+    """Reads a run from its directory, and checks everything that can be recomputed.
 
     Args:
         directory: The directory of a run that is complete.
@@ -89,7 +89,9 @@ def read_run(directory: str) -> Run:
         program = " ".join([str(run["program"]), *_algorithm_of(run["flags"])])
         file, digest = statement_file, run.get("privacy_sha256")
         if digest is not None and hashlib.sha256(written).hexdigest() != digest:
-            raise ValueError(f"{_RUN_FILE} has another SHA-256 of it: it was edited")
+            raise ValueError(
+                f"its SHA-256 is not the one in {_RUN_FILE}: it was edited"
+            )
         statement = written_statement.read(written.decode())
         is_known = recomputation.check(
             statement, run["flags"], is_whole=digest is not None
@@ -111,12 +113,12 @@ def _check_record(run: Mapping[str, Any]) -> None:
     """Raises `ValueError` where a run is not complete, or its record was edited."""
     if run["status"] != "complete":
         raise ValueError(
-            f"status is {run['status']!r}; a run has all of its cost in its statement "
-            "only when it is 'complete'"
+            f"status is {run['status']!r}; it has to be 'complete', because only then "
+            "the statement has the run's whole cost. Finish the run with --resume"
         )
     flags = json.dumps(run["flags"], sort_keys=True)
     if hashlib.sha256(flags.encode()).hexdigest() != run["flags_sha256"]:
-        raise ValueError("flags are not those that flags_sha256 is of")
+        raise ValueError("flags do not match flags_sha256")
 
 
 def _algorithm_of(flags: Sequence[str]) -> list[str]:
@@ -221,8 +223,7 @@ def _total(
         populations = {run.population for run in of_items}
         if len(of_items) > 1 and (None in populations or len(populations) > 1):
             raise ValueError(
-                "an item of one population need not be one of another's, whose text "
-                "may be cut otherwise"
+                "the populations differ, so their items may not be the same"
             )
         if len(programs) > 1:
             raise ValueError(
@@ -234,7 +235,7 @@ def _total(
 
 
 def _add(book: ledger.Ledger, run: Run, share: float) -> Guarantee:
-    """Adds the best of what a run's statement guarantees.
+    """Adds the best guarantee of a run's statement.
 
     Args:
         book: Receives the section.

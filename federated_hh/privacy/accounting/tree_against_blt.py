@@ -35,7 +35,10 @@ def tree_against_blt(
     if table is not None:
         given = (noise_multiplier, num_rounds, min_separation, max_participation)
         if any(value is not None for value in given):
-            raise ValueError("table goes with delta alone")
+            raise ValueError(
+                "table cannot be combined with other arguments than delta; leave "
+                "them out"
+            )
         return _xu_rows(delta)
     if noise_multiplier is None or num_rounds is None or min_separation is None:
         raise ValueError(
@@ -108,9 +111,9 @@ def _of_matrix(
     left = math.sqrt(2 * tree.rho) - slack
     if left <= 0:
         raise ValueError(
-            f"noise_multiplier is {tree.noise_multiplier:g}: what rounding of floats "
-            "can tell is more than the tree spends, so no other noise costs as little; "
-            "it has to be smaller"
+            f"noise_multiplier is {tree.noise_multiplier:g}: float rounding reveals "
+            "more than the tree spends, so no other noise costs as little. It has to "
+            "be smaller"
         )
     multiplier = math.sqrt(square) / left
     rho = correlated_noise.zcdp(square, _of_tree(tree).error / error, slack)

@@ -50,13 +50,13 @@ def triehh(
         ValueError: An argument is missing or outside its range.
     """
     if not detectable and (word_length is not None or plot is not None):
-        raise ValueError("--word_length and --plot are for --detectable")
+        raise ValueError("--word_length and --plot need --detectable")
     wanted = (epsilon is not None, delta is not None)
     request: dict[str, Any] = {}
     solve = None
     if threshold is not None and cohort_size is not None and sum(wanted) == 1:
         if parameters is not None:
-            raise ValueError("parameters needs epsilon and delta, to find them for")
+            raise ValueError("--parameters needs --epsilon and --delta")
         if threshold > cohort_size:
             raise ValueError(
                 f"threshold is {threshold}; it has to be at most {cohort_size}, "
@@ -86,8 +86,8 @@ def triehh(
         settings = triehh_detection.alternatives(own, solve, request)
         if plot is not None and solve is None:
             raise ValueError(
-                "--plot needs --epsilon and --delta: threshold and cohort_size are of "
-                "one population"
+                "--plot needs --epsilon and --delta: --threshold and --cohort_size "
+                "fit one population only"
             )
         at_size = functools.partial(_triehh_at, solve, request, redraws_each_round)
         title = "TrieHH" + (f", epsilon {epsilon:g}" if request else "")
@@ -137,7 +137,7 @@ def ldp_triehh(
         ValueError: An argument is outside its range.
     """
     if plot is not None and not detectable:
-        raise ValueError("--plot is for --detectable and --vary")
+        raise ValueError("--plot needs --detectable or --vary")
     checks.integer(alphabet_size=alphabet_size, least=2)
     if competing_prefixes >= kept_prefixes:
         raise ValueError(
@@ -217,7 +217,10 @@ def _findable(
     own = settings[0].detection
     assert own is not None  # the setting itself
     if own.max_characters < 1:
-        raise ValueError("words of one symbol, their end, are none: nothing is found")
+        raise ValueError(
+            "max_length leaves room for the word end only, so nothing is found; "
+            "raise it"
+        )
     if word_length is not None and word_length > own.max_characters:
         raise ValueError(
             f"word_length is {word_length}; it has to be at most {own.max_characters}, "
@@ -229,7 +232,10 @@ def _findable(
         found = [detection.Alternative("", at_size(size)) for size in sizes]
         known = [a for a in found if a.detection is not None]
         if not known:
-            raise ValueError("nothing is found at any population: there is no plot")
+            raise ValueError(
+                "nothing is found at any population, so there is nothing to plot; "
+                "raise epsilon or the word's frequency"
+            )
         points = detection.rows(known, rates, word_length)
         plots.detection(plot, points, own.population_size, title)
     bases = ["; ".join(own.assumptions), *[""] * (len(table) - 1)]

@@ -43,7 +43,7 @@ def table(
         where there is no answer.
 
     Raises:
-        ValueError: An argument cannot be varied, or there is no answer at all.
+        ValueError: An argument cannot be varied, or nothing has an answer.
     """
     if not 1 <= len(vary) <= 2:
         raise ValueError(f"--vary={','.join(vary)}: give one or two names of flags")

@@ -1,4 +1,4 @@
-"""DP-FTRL: noise on model updates, who takes part when, and what both cost."""
+"""DP-FTRL: noise on model updates, participation, and the cost of both."""
 
 import lazy_loader
 

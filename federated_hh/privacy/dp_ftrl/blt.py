@@ -29,9 +29,9 @@ LARGEST_BUFFERS = 4
 # 1 - q: below it nothing would be forgotten in any training.
 _LEAST_FORGOTTEN = 1e-9
 _FIRST_ITERATIONS, _ITERATIONS = 12, 200
-# By how much, relatively, another buffer has to lower the noise to be taken.
+# Relative reduction of the noise that justifies another buffer.
 _WORTH = 1e-6
-# Digits that are kept of what is found.
+# Digits kept of the solution.
 _DIGITS = 4
 # A buffer that loses less than this in the whole run loses nothing.
 _KEPT = 1e-3
@@ -61,7 +61,7 @@ class Blt(toeplitz.Matrix):
         if len(self.forgotten) != len(self.weights) or not self.weights:
             raise ValueError(
                 f"weights has {len(self.weights)} values and forgotten "
-                f"{len(self.forgotten)}; it has to have one a buffer."
+                f"{len(self.forgotten)}; each needs one value per buffer."
             )
         for value in self.forgotten:
             if not _LEAST_FORGOTTEN <= value < 1:
@@ -70,9 +70,8 @@ class Blt(toeplitz.Matrix):
                 )
         if not all(weight > 0 for weight in self.weights) or sum(self.weights) > 1:
             raise ValueError(
-                f"weights is {self.weights}; it has to be above 0 and at most 1 "
-                "together: "
-                "else coefficients would increase."
+                f"weights is {self.weights}; each has to be above 0 and their sum at "
+                "most 1, or coefficients would increase."
             )
 
     @property
@@ -113,11 +112,11 @@ class Blt(toeplitz.Matrix):
         return list(buffers)
 
     def rounding_error(self, num_rounds: int, largest: float) -> float:
-        """Returns a bound on what `mix` is off by."""
+        """Returns a bound on the error of `mix`."""
         most = self.largest_buffer(num_rounds, largest)
         total = 0.0
         for lost, weight in zip(self.forgotten, self.weights, strict=True):
-            # A step is off by 1/2, and by 2^-52 of what it takes off.
+            # A step has an error of 1/2, plus 2^-52 of the subtracted amount.
             steps = min(num_rounds, 1 / lost)
             total += weight * (steps / 2 + (self.num_buffers + 3) * _UNIT * most)
         return total * (1 + 1e-9)
@@ -283,7 +282,7 @@ def _rounded(forgotten: np.ndarray, weights: np.ndarray, rounds: int) -> Blt:
     processor.
     """
     order = np.argsort(forgotten)
-    # What is not forgotten in the whole run could as well be 0.
+    # A rate that forgets nothing during the whole run could as well be 0.
     lost = np.where(forgotten * rounds < _KEPT, 0, forgotten)[order]
     return Blt(
         tuple(min(max(_digits(part), _LEAST_FORGOTTEN), 0.9999) for part in lost),

@@ -1,4 +1,4 @@
-"""Central training: what a model learns from text as it is, and guarantees to nobody.
+"""Central training: training on text in the clear, without a guarantee.
 
 It is for public text, and for baselines that private training is compared with. The
 statement is there so that nobody takes such a model for a private one.
@@ -15,7 +15,7 @@ from federated_hh.randomness import identities
 @identities.identity("Text")
 @dataclasses.dataclass(frozen=True)
 class Text(plan_lib.Contribution):
-    """All that a client wrote, in the clear."""
+    """All of a client's text, in the clear."""
 
 
 class _Theorem(plan_lib.Theorem):

@@ -5,15 +5,15 @@ and independent noise z, so that much of what a round adds is taken off again by
 rounds after it: prefix sums, which a model is, have half the noise of a tree's at the
 same zCDP (McMahan, Xu and Zhang 2024). It has no last round.
 
-Noise is drawn on integers. With a sum x, which is an integer vector, a round releases
-R = x 2^k + E. The noise E = z - [sum_s c_(t-s) E_s] is computed from what was drawn
-alone: z is the discrete Gaussian of `discrete_gaussian`, and [] a rounding of floats to
+Noise is drawn on integers. With a sum x, which is an integer vector, a round releases R
+= x 2^k + E. The noise E = z - [sum_s c_(t-s) E_s] is computed from the draws alone: z
+is the discrete Gaussian of `discrete_gaussian`, and [] a rounding of floats to
 integers. 2^k makes the numbers so fine that z's standard deviation is about 2^46. Given
-what was released before, R is an integer that data and past determine, plus the
-discrete Gaussian: as a Gaussian that was rounded at random, it is post-processing of a
+earlier releases, R is an integer that data and past determine, plus the discrete
+Gaussian: as a Gaussian that was rounded at random, it is post-processing of a
 continuous one (docs/integer_noise.md). From one neighbour to the other that integer
 moves by a row of C times the client's contributions, but for what the roundings differ
-by, for which `numeric_slack` is added. All that follows from R is post-processing.
+by, for which `numeric_slack` is added. Everything computed from R is post-processing.
 
 What is remembered, the buffers, would give the exact sums to who knows what was
 released. So the state has them encrypted with the noise key, again in each round.
@@ -38,7 +38,7 @@ from federated_hh.privacy.dp_ftrl import (
 )
 from federated_hh.randomness import identities, integer_noise, streams
 
-# What roundings of floats can tell grows with the values of a sum: these are 128 M.
+# The leak by float rounding grows with the number of values of a sum: these are 128 M.
 LARGEST_SIZE = 2**27
 _FINE_BITS = 46
 # Units of the noise are shifts of 64-bit integers.
@@ -76,7 +76,7 @@ class Correlated(integer_noise.IntegerNoise):
         size, bits = len(total), _finer_bits(stddev)
         stream = stream.at(identities.canonical(self.matrix), float(stddev).hex())
         if size > LARGEST_SIZE:
-            raise ValueError(f"sums have {size:,} values; it has to have 1 to 2^27.")
+            raise ValueError(f"sums have {size:,} values; 1 to 2^27 are possible.")
         place = (state.tree, 0, state.rounds)
         noise = self._draw(size, math.ldexp(stddev, bits), stream, *place)
         buffers = self._opened(size, state, stream)
@@ -130,14 +130,14 @@ def _check_scale(name: str, stddev: float) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def numeric_slack(matrix: toeplitz.Matrix, num_rounds: int) -> float:
-    """Bounds what the rounding of floats adds to a client's effect.
+    """Bounds the contribution of float rounding to a client's effect.
 
     Args:
         matrix: C.
         num_rounds: Rounds done.
 
     Returns:
-        A bound on the L2 norm of what the roundings of neighbours differ by, in all
+        A bound on the L2 norm of the difference of neighbours' rounding errors, in all
         rounds and numbers, over the standard deviation of z.
     """
     stddev = math.ldexp(0.5, _FINE_BITS)
@@ -237,13 +237,13 @@ class CorrelatedNoise(update_noise.RestartedNoise):
         largest = _REACH * math.ldexp(stddev, bits)
         noise = toeplitz.absolute_sum(self.matrix, self.num_rounds) * largest
         buffer = self.matrix.largest_buffer(self.num_rounds, largest)
-        # A round's sum alone: what is correlated is the noise.
+        # A round's sum alone: only the noise is correlated.
         released = cohort_size * unit + noise / 2**bits
         if max(noise, buffer, released) > _LARGEST_NUMBER:
             raise ValueError(
-                f"a sum of {cohort_size:,} clients, with noise of standard deviation "
-                f"{stddev:g} that is correlated, could leave 64 bits: lower "
-                f"{name} or cohort_size."
+                f"a sum of {cohort_size:,} clients, with correlated noise of standard "
+                f"deviation {stddev:g}, could exceed 64 bits: lower {name} or "
+                "cohort_size."
             )
 
     def zcdp(self, limits: plan_lib.Limits, num_rounds: int) -> float:

@@ -1,4 +1,4 @@
-"""Model updates that are summed, what is released of the sums, and FedAvg.
+"""Sums of model updates, their release, and FedAvg.
 
 Clients send clipped updates, encoded as integers whose L2 norm is at most 2^32, which
 stands for the clip norm C, or updates as they are. `update_noise` has the mechanisms
@@ -180,7 +180,7 @@ class UpdateState:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
-    """Makes what is released of sums of updates.
+    """Makes releases from sums of updates.
 
     Attributes:
         num_rounds: T, the rounds of a repeat; at least 1.
@@ -256,7 +256,7 @@ class UpdateMechanism(plan_lib.Mechanism[UpdateState]):
 @identities.identity("NoNoise", "num_rounds clip_norm")
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NoNoise(UpdateMechanism):
-    """FedAvg: releases the sum as it is, with no guarantee."""
+    """FedAvg: releases the sum unchanged, with no guarantee."""
 
     name: ClassVar[str] = "fedavg"
     about: ClassVar[str] = "FedAvg: sums without noise (McMahan et al. 2017)"

@@ -7,7 +7,7 @@ from federated_hh.options import checks
 from federated_hh.privacy import conversions, loss_composition
 from federated_hh.privacy.shuffle import clones
 
-# More than this is no guarantee, whatever delta is.
+# A larger epsilon is not a guarantee, at any delta.
 LARGEST_EPSILON = 1000.0
 
 
@@ -78,7 +78,7 @@ def local_epsilon_for(
         reports = loss_composition.of_guarantee(local, 0.0, repeats)
         if count > 1:
             alone, pair = reports, clones.ClonePair(local, count, stronger=False)
-            # What a report tells among others is no more than what it tells alone.
+            # A report among others reveals no more than it does alone.
             reports = loss_composition.Mechanisms(
                 lambda at: min(alone.delta_at(at), pair.delta(at)), local, repeats
             )

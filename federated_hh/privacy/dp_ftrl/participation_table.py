@@ -63,8 +63,8 @@ class ParticipationTable:
         separation = round_number - last[again] - 1
         if separation.size and separation.min() < 0:
             raise ValueError(
-                f"round_number is {round_number}; a client took part in round "
-                f"{last[again].max()}."
+                f"round_number is {round_number}; a client already took part in round "
+                f"{last[again].max()}. Rounds have to increase."
             )
         least[again] = np.minimum(least[again], separation)
         last[clients] = round_number
@@ -87,7 +87,7 @@ class ParticipationTable:
         return None if least == np.iinfo(np.int32).max else least
 
     def check(self, rounds: list[realised.Round]) -> None:
-        """Makes sure that the table is of the rounds that were written down.
+        """Checks that the table matches the recorded rounds.
 
         Args:
             rounds: The rounds of the table's repeat, in order.
@@ -98,7 +98,8 @@ class ParticipationTable:
         counts = np.bincount(self.log_clients, minlength=len(self.participations))
         if not np.array_equal(counts, self.participations):
             raise ValueError(
-                "the participation table counts other participations than it lists."
+                "the participation table's counts and list differ; restore the "
+                "checkpoint, or begin a new run."
             )
         ends = np.searchsorted(self.log_rounds, np.arange(len(rounds) + 1))
         cohorts = np.split(self.log_clients, ends)[1:]
@@ -107,6 +108,6 @@ class ParticipationTable:
             realised.cohort_digest(np.zeros(0)),
         ]:
             raise ValueError(
-                "the participation table lists other clients than the record of the "
-                "rounds."
+                "the participation table and the record of rounds have different "
+                "clients; restore the checkpoint, or begin a new run."
             )

@@ -1,8 +1,8 @@
 """The theorem of federated training, and its statement, point by point.
 
 Cohorts of clients who keep to limits send clipped updates, and noise is added to the
-sums: zCDP by how often and how soon again a client takes part. Appendix A of Xu et al.
-2023 follows Ponomareva et al. 2023, Section 5.3.
+sums: zCDP by the number and spacing of a client's participations. Appendix A of Xu et
+al. 2023 follows Ponomareva et al. 2023, Section 5.3.
 """
 
 import dataclasses
@@ -110,7 +110,7 @@ def _observed(plan: _Plan, repeats: Sequence[plan_lib.Repeat]) -> float:
 
 
 def _sum(plan: _Plan, rhos: Sequence[float]) -> float:
-    """Adds up what repeats cost, of updates as long as the plan's can be."""
+    """Adds up the cost of repeats, for the plan's longest updates."""
     if any(map(math.isinf, rhos)):
         return math.inf
     total = sum(map(fractions.Fraction, rhos), fractions.Fraction())
@@ -121,8 +121,8 @@ def _table_of(repeat: plan_lib.Repeat) -> ParticipationTable:
     table = getattr(repeat.sampler_state, "table", None)
     if not isinstance(table, ParticipationTable):
         raise TypeError(
-            f"table is a {type(table).__name__}: only the participation table of "
-            "a run says what was realised."
+            f"table is a {type(table).__name__}: it has to be a run's participation "
+            "table."
         )
     return table
 

@@ -74,7 +74,7 @@ def limits_of_population(
     possible = tree_aggregation.largest_participation(num_rounds, separation)
     if max_participation is None or max_participation >= possible:
         return plan_lib.Limits(possible, separation)
-    # Clients that have no participation left, beside those that wait.
+    # Clients without a remaining participation, in addition to waiting ones.
     done = -(-(num_rounds - 1) * cohort_size // max_participation)
     separation = max(0, min(num_rounds - 1, (room - done) // cohort_size))
     return plan_lib.Limits(max_participation, separation)

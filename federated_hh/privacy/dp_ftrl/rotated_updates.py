@@ -3,7 +3,7 @@
 A client scales its update by s, clips it to s C, rotates it by random signs and a
 normalized Hadamard matrix, bounds its coordinates by C_inf, rounds them at random until
 the integers' squared norm is within a limit, and sends them shifted, modulo 2^k. The
-limit, which is checked in integers, is what the accounting takes in the place of C:
+limit, which is checked in integers, is the accounting's replacement for C:
 docs/secure_aggregation.md has the proof.
 """
 
@@ -22,10 +22,10 @@ from federated_hh.randomness import identities
 DEFAULT_RATIO = 10.0
 # A larger model than 2^31 - 1 numbers has no sum (`integer_noise`).
 _LARGEST_DIMENSION = 2**31 - 1
-# Norms that rounding makes longer than this are no encoding.
+# Largest inflation of the norm by rounding that is still allowed.
 _LARGEST_FACTOR = 16
-# What the server's floats may be wrong by, of a number that it rounds: of eight
-# operations, each by 2^-53.
+# Relative error of the server's floats before rounding: of eight operations, each by
+# 2^-53.
 _FLOAT_ERROR = fractions.Fraction(1, 2**50)
 
 
@@ -120,7 +120,7 @@ class RotatedUpdate(model_updates.Update):
 
     @functools.cached_property
     def norm_factor(self) -> fractions.Fraction:
-        """C_inflated / C, and what the server's rounding adds, as an upper bound.
+        """C_inflated / C plus the server's rounding error, as an upper bound.
 
         The server rotates a sum back in integers and rounds it once to units of
         C / 2^32, which moves two neighbouring sums by sqrt(d) of them at most.
@@ -143,8 +143,8 @@ class RotatedUpdate(model_updates.Update):
             needed = least * math.sqrt(self.dimension) / self.clip_norm
             raise ValueError(
                 f"scale is {self.scale:g}; it has to be at least {needed:.4g}: with "
-                f"{self.num_values:,} values and a clip norm of {self.clip_norm:g}, "
-                "less leaves nothing of an update but its rounding."
+                f"{self.num_values:,} values and a clip norm of {self.clip_norm:g}, a "
+                "smaller scale leaves only rounding noise."
             )
 
     def _check_width(self) -> None:
@@ -159,9 +159,9 @@ class RotatedUpdate(model_updates.Update):
         most = room * root / (2 * self.clip_norm * math.log(self.dimension))
         raise ValueError(
             f"scale is {self.scale:g}; it has to be at most {most:.4g}: with "
-            f"{self.num_values:,} values, {self.num_clients:,} clients and a clip norm "
-            f"of {self.clip_norm:g}, the modulus and what is computed with it would "
-            "not fit into integers of 64 bits."
+            f"{self.num_values:,} values, {self.num_clients:,} clients and a clip "
+            f"norm of {self.clip_norm:g}, the computation would not fit into 64-bit "
+            "integers."
         )
 
     def check(self, cohort_size: int, mechanism: model_updates.UpdateMechanism) -> None:
@@ -169,12 +169,12 @@ class RotatedUpdate(model_updates.Update):
         if cohort_size != self.num_clients:
             raise ValueError(
                 f"cohort_size is {cohort_size:,}; it has to be {self.num_clients:,}: "
-                "the modulus of secure aggregation is made for so many clients."
+                "the modulus of secure aggregation was chosen for that number."
             )
         if mechanism.clip_norm != self.clip_norm:
             raise ValueError(
                 f"clip_norm is {mechanism.clip_norm}; it has to be {self.clip_norm}, "
-                "which the scale of secure aggregation goes with."
+                "for which the scale of secure aggregation was chosen."
             )
         adaptive = None
         if isinstance(mechanism, update_noise.AddedNoise):

@@ -34,7 +34,7 @@ from federated_hh.randomness import identities
 # A client of more participations in a block is looked at by convolution.
 _MOST_PAIRED = 32
 _CONVOLVED_AT_ONCE = 1 << 21
-# What sums and convolutions of float64 may be off by, relatively.
+# Relative error of float64 sums and convolutions.
 _FLOAT_SLACK = fractions.Fraction(4, 10**12)
 # Of numbers in float64: a rounding is off by half of this, relatively.
 _EPSILON = 2.0**-52
@@ -80,7 +80,7 @@ class Matrix(abc.ABC):
 
     @abc.abstractmethod
     def rounding_error(self, num_rounds: int, largest: float) -> float:
-        """Returns a bound on what `mix` is off by, in so many rounds.
+        """Returns a bound on the error of `mix` over a number of rounds.
 
         Args:
             num_rounds: Positive.
@@ -142,7 +142,7 @@ class SquareRoot(Matrix):
         return [noise, *buffers][: self.num_buffers]
 
     def rounding_error(self, num_rounds: int, largest: float) -> float:
-        """Returns a bound on what `mix` is off by."""
+        """Returns a bound on the error of `mix`."""
         weights = float(self.coefficients(self.bands)[1:].sum())
         noise = self.largest_buffer(num_rounds, largest)
         return (self.bands + 1) * _EPSILON * weights * noise

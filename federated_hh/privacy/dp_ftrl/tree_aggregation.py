@@ -212,7 +212,7 @@ def observed_zcdp(
 def observed_square_sums(
     clients: np.ndarray, rounds: np.ndarray, lengths: Sequence[int]
 ) -> np.ndarray:
-    """Computes S2 of every client from what really happened.
+    """Computes S2 of every client from the realised participations.
 
     Args:
         clients: int [participations], which client.

@@ -204,8 +204,8 @@ class AddedNoise(model_updates.UpdateMechanism):
         """
         if facts["clip_norm"] != state.clip_norm:
             raise ValueError(
-                f"clients clipped to {facts['clip_norm']}, the clip norm in force is "
-                f"{state.clip_norm}."
+                f"clients clipped to {facts['clip_norm']}; they have to clip to the "
+                f"current clip norm, {state.clip_norm}."
             )
         stddev = self.delta_multiplier(state.round_number)
         value, noise = self._add(total.parts, stddev, state, stream.at("updates"))
@@ -235,8 +235,8 @@ class AddedNoise(model_updates.UpdateMechanism):
         flat = np.concatenate([part.reshape(-1) for part in parts.values()])
         if flat.dtype != np.int64:
             raise ValueError(
-                f"the sum to which noise is added is {flat.dtype}; it has to be int64: "
-                "updates have to be clipped."
+                f"the sum to which noise is added is {flat.dtype}; it has to be "
+                "int64. Clip the updates."
             )
         noisy, noise = self.kind.add(flat, stddev * _SENSITIVITY, state.noise, stream)
         del flat  # As large as the model; what follows needs the room.

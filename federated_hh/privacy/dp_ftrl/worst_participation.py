@@ -39,7 +39,7 @@ class LongSearchError(ValueError):
 def square_sum(
     lengths: Sequence[int], max_participation: int, min_separation: int
 ) -> int:
-    """Maximizes S2 over all that a client may do.
+    """Maximizes S2 over all allowed participations of a client.
 
     Dyadic blocks of at most MinS + 1 rounds hold at most one participation, and S2
     depends only on which blocks hold one. Of all ways to use given blocks, taking
@@ -72,9 +72,8 @@ def square_sum(
         enough = max(LARGEST_SEARCH // 2 // gap, math.isqrt(LARGEST_SEARCH // 2))
         raise LongSearchError(
             f"max_participation is {largest}; it has to be at most {enough} for "
-            f"min_separation = {gap - 1}: the exact worst case is a search that would "
-            "take minutes. min_separation = 0 has a closed form, which is a bound for "
-            "any other"
+            f"min_separation = {gap - 1}: the exact worst case would take minutes to "
+            "search. min_separation = 0 has a closed form, which bounds any other"
         )
     _check_joins(lengths, largest, gap)
     block = gap.bit_length() - 1
@@ -118,9 +117,9 @@ def _check_joins(lengths: Sequence[int], most: int, gap: int) -> None:
     allowed = f"max_participation is {most}; it has to be at most {enough}"
     raise LongSearchError(
         f"{allowed if enough else 'restarts have to be fewer'} for min_separation = "
-        f"{gap - 1} and {len(lengths)} trees: the exact worst case is a search that "
-        "would take minutes. Restart less often, or take min_separation = 0, which has "
-        "a closed form that is a bound for any other"
+        f"{gap - 1} and {len(lengths)} trees: the exact worst case would take minutes "
+        "to search. Restart less often, or use min_separation = 0, whose closed form "
+        "bounds any other"
     )
 
 
@@ -250,7 +249,7 @@ def check_participations(
         )
     for name, column in (("clients", clients), ("rounds", rounds)):
         if len(column) and column.dtype.kind not in "iu":
-            raise ValueError(f"{name} is of {column.dtype}; it has to be of integers")
+            raise ValueError(f"{name} is of {column.dtype}; it has to have integers")
     if len(rounds) and not (rounds.min() >= 0 and rounds.max() < num_rounds):
         raise ValueError(
             f"rounds is from {rounds.min()} to {rounds.max()}; it has to be from 0 to "

@@ -1,7 +1,7 @@
 """The policy of devices on an analysis (McMillan et al. 2022, table 1, section 4.3).
 
-Epsilons are whole numbers of millionths, so that what is spent is summed exactly: no
-number of small charges comes to less than it should.
+Epsilons are whole numbers of millionths, so that spending is summed exactly: no number
+of small charges comes to less than it should.
 """
 
 import dataclasses
@@ -163,7 +163,7 @@ class Policy:
             if limits.local_epsilon > LARGEST_LOCAL_EPSILON:
                 raise ValueError(
                     f"local_epsilon is {limits.local_epsilon:g}; it has to be at most "
-                    f"{LARGEST_LOCAL_EPSILON}, as devices toss coins of 64 bits"
+                    f"{LARGEST_LOCAL_EPSILON}, because devices use 64-bit coins"
                 )
         if not self.fields:
             raise ValueError("fields is empty; it has to name a data field")
@@ -275,7 +275,7 @@ class Policy:
         return _conversion(self.order, self.slack)
 
     def epsilon_of(self, composed: int) -> float:
-        """Returns epsilon of what a composition added up, rounded upwards.
+        """Returns a composition's epsilon, rounded upwards.
 
         Args:
             composed: The sum of epsilons, in millionths; of the Renyi composition that
@@ -388,7 +388,7 @@ def _divergence(
     """Bounds a sum's Renyi divergence, in millionths of millionths."""
     reports = _reports(randomizer, local_units)
     rho = _RENYI[randomizer](float(order), reports.local_epsilon, cohort)
-    # What the binomial laws below it may be wrong by.
+    # Error of the binomial laws below it.
     margin = 10 * binomial_grid.relative_error(cohort)
     return math.ceil((rho * (1 + margin) + margin) * _SQUARE_UNITS)
 

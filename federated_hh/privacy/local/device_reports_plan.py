@@ -110,13 +110,14 @@ class _Theorem(plan_lib.Theorem):
     """Composition over the queries that a device answers."""
 
     def check(self, plan: _Plan) -> None:
-        """Raises `ValueError` where a cohort is none of what is proved."""
+        """Raises `ValueError` if the theorem does not cover a cohort."""
         sampler = plan.sampler
         is_disjoint = sampler.sampling is plan_lib.Sampling.DISJOINT
         if not is_disjoint and sampler.cohort_size != sampler.num_clients:
             raise ValueError(
-                f"cohort_size is {sampler.cohort_size:,}; where a device is asked more "
-                f"than once, it has to be all {sampler.num_clients:,} clients"
+                f"cohort_size is {sampler.cohort_size:,}; if a device is asked more "
+                "than once, it has to be the whole population, "
+                f"{sampler.num_clients:,} clients"
             )
 
     def check_round(

@@ -21,7 +21,7 @@ _ANALYSIS = "the analysis"
 _AGGREGATE_OF, _LOCAL_OF = "aggregate epsilon of ", "local epsilon of "
 _REPORTS_OF = "reports of "
 _QUERIES = "queries of each repeat (local epsilon, aggregate epsilon, minimum cohort)"
-# What more is assumed of an aggregation, by name.
+# Further assumptions of an aggregation, by name.
 _OF_AGGREGATIONS = {
     "two_servers": (
         "The two servers do not collude, and each does what the protocol says. It has "

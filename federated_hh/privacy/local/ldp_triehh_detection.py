@@ -116,7 +116,7 @@ class LdpTrieHHDetection(detection.Detection):
         for level, number in collections.Counter(first).items():
             reached *= self._kept(level, holders, is_last=False) ** number
         released = reached * self._kept(last, holders, is_last=True)
-        # What a pass finds is not asked for again, whether it is released or not.
+        # A pass's words are not asked for again, whether they are released or not.
         found = reached * self._kept(last, holders, is_last=False)
         return released * sum((1 - found) ** i for i in range(self.settings.num_passes))
 
@@ -134,15 +134,15 @@ class LdpTrieHHDetection(detection.Detection):
             candidates = prefixes * (self.num_characters + 1)
             if candidates > _MOST_CANDIDATES:
                 raise ValueError(
-                    f"with {self.settings.reports_per_level:,} reports a "
-                    f"level, ties leave {prefixes:,} prefixes of noise: more than can "
-                    "be numbered. Take more reports, or a larger epsilon"
+                    f"with {self.settings.reports_per_level:,} reports a level, ties "
+                    f"leave {prefixes:,} prefixes of noise, too many to number. Use "
+                    "more reports, or a larger epsilon"
                 )
             if candidates not in known:
                 known[candidates] = self._level(candidates)
             level = known[candidates]
             levels.append(level)
-            # Of what noise keeps, one in num_characters + 1 ends.
+            # One in num_characters + 1 noise prefixes ends a word.
             growing = self.num_characters / (self.num_characters + 1)
             prefixes = max(1, round(level.kept * growing))
         return levels
@@ -307,7 +307,7 @@ def with_places(own: LdpTrieHHDetection, places: int) -> LdpTrieHHDetection:
 
 
 def sensible_places(own: LdpTrieHHDetection) -> int | None:
-    """Returns how many prefixes of a level stand out from the noise.
+    """Returns the number of a level's prefixes above the noise.
 
     Clients of B items each hold at most B / s prefixes that a share s of them holds.
     Places for those that are found less than half the time go to noise.

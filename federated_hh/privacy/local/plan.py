@@ -1,7 +1,7 @@
 """Reports that are private before they leave a client, as a plan (LDP TrieHH).
 
 Nobody takes part twice in a repeat; every client of a cohort sends B reports of a local
-randomizer; their sum is released as it is (Sun et al. 2024, Algorithm 2).
+randomizer; their sum is released unchanged (Sun et al. 2024, Algorithm 2).
 `report_guarantees` has the proofs' numbers, this module the statement.
 """
 

@@ -97,7 +97,7 @@ class ReportRounds:
                     f"repeat {found.repeat}; cohort_size is {self.cohort_size}"
                 )
         if len({(found.repeat, found.cohort) for found in rounds.rounds}) < levels:
-            raise ValueError("rounds has the same cohort twice")
+            raise ValueError("rounds has a duplicate cohort; cohorts have to differ")
 
     def check_realised(
         self, done: realised.Realised | None, num_rounds: int | None = None

@@ -1,7 +1,7 @@
 """Reports that are private before they leave a client, as a plan's contributions.
 
-Every client of a cohort sends reports of a local randomizer; their sum is released as
-it is. `federated_hh.privacy.local.plan` has the theorem for both kinds.
+Every client of a cohort sends reports of a local randomizer; their sum is released
+unchanged. `federated_hh.privacy.local.plan` has the theorem for both kinds.
 """
 
 import dataclasses

@@ -43,9 +43,9 @@ _BALLE = "closed form, Balle et al. 2019 Theorem 5.3 (as Zhu et al. 2020 have it
 
 
 class Sketch(Protocol):
-    """A local randomizer whose sum is a table, and what it has to say of itself.
+    """A local randomizer whose sum is a table, with its description.
 
-    Its canonical text says all that its reports depend on.
+    Its canonical text has everything that its reports depend on.
     """
 
     @property
@@ -67,7 +67,7 @@ class Sketch(Protocol):
 
         Args:
             histogram: int64 [domain_size]: the reports of each true item.
-            seed: The seed of all that is random.
+            seed: The seed of all randomness.
         """
 
 

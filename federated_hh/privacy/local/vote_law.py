@@ -22,7 +22,7 @@ _STEPS = 1 << 12
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VoteLaw:
-    """The votes for a candidate, and what is estimated from them.
+    """The votes for a candidate, and their estimate.
 
     Attributes:
         num_reports: Reports that were summed, at least 1.

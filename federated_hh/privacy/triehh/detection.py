@@ -151,7 +151,7 @@ def alternatives(
 
 
 def spent(parameters: triehh.TrieHHParameters, delta: float | None) -> str:
-    """Returns what parameters cost, such as "at epsilon 2.5".
+    """Returns the cost of parameters, such as "at epsilon 2.5".
 
     Args:
         parameters: Parameters that were not solved for.

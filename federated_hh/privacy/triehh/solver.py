@@ -188,7 +188,7 @@ class _Search:
 def holders_needed(
     parameters: triehh.TrieHHParameters, discovery_rate: float
 ) -> int | None:
-    """Finds how many users have to hold a sequence for it to be found.
+    """Finds the number of holders for which a sequence is found.
 
     Args:
         parameters: The run's parameters.

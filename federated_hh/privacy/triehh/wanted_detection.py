@@ -61,7 +61,7 @@ class Detection(abc.ABC):
         """
 
     def holders_needed(self, probability: float, characters: int) -> int | None:
-        """Finds how many users have to hold a word.
+        """Finds the number of holders that a word needs.
 
         Args:
             probability: The probability of the word to be found, in (0, 1).
@@ -167,7 +167,7 @@ def rows(
     probabilities: Sequence[float] = PROBABILITIES,
     characters: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Returns a table of what can be found.
+    """Returns a table of the words that can be found.
 
     Args:
         alternatives: The setting itself, and what to compare it with.

@@ -51,7 +51,7 @@ class AlphabetTest(parameterized.TestCase):
         self.assertEqual([_ABC.decode(row) for row in codes[-3:]], words[:3])
 
     @parameterized.parameters(
-        ("aba", "'a' twice"), ("", "has 0 characters"), ("a\0", "NUL")
+        ("aba", "repeats 'a'"), ("", "has 0 characters"), ("a\0", "NUL")
     )
     def test_bad_alphabet(self, characters, message):
         with self.assertRaisesRegex(ValueError, message):

@@ -67,7 +67,9 @@ class LdpTrieHHOptionsTest(absltest.TestCase):
         self.assertEqual(LdpTrieHHOptions(epsilon=math.inf).local_epsilon, math.inf)
         # Reports that are shuffled have less of an epsilon than each alone.
         self.assertGreater(LdpTrieHHOptions(central_epsilon=1.0).local_epsilon, 1)
-        with self.assertRaisesRegex(OptionError, "^epsilon and central_epsilon: only"):
+        with self.assertRaisesRegex(
+            OptionError, "^epsilon and central_epsilon are both"
+        ):
             LdpTrieHHOptions(epsilon=1, central_epsilon=1)
 
     def test_sizes(self):
@@ -84,7 +86,7 @@ class LdpTrieHHOptionsTest(absltest.TestCase):
     def test_characters(self):
         self.assertLen(characters_of(PopulationOptions()), 100)
         self.assertEqual(characters_of(PopulationOptions(alphabet="ab")), "ab")
-        with self.assertRaisesRegex(OptionError, "^alphabet has a character twice"):
+        with self.assertRaisesRegex(OptionError, "^alphabet repeats a character"):
             characters_of(PopulationOptions(alphabet="aba"))
 
 

@@ -67,7 +67,7 @@ class PrefixTrieTest(parameterized.TestCase):
         self.assertEqual(again.to_json(), trie.to_json())
 
     @parameterized.parameters(
-        ([0, 0], [1, 1], "twice"),
+        ([0, 0], [1, 1], "a duplicate"),
         ([3], [1], r"\[0, 3\)"),
         ([-1], [1], r"\[0, 3\)"),
         ([0, 1], [1], "shape"),

@@ -258,7 +258,7 @@ class LedgerTest(parameterized.TestCase):
     def test_noise_that_is_drawn_has_no_proof_at_tiny_deltas(self):
         book = self._ledger()
         book.add("tree", _noise(0.5))
-        with self.assertRaisesRegex(ValueError, "nothing is proved of the integer"):
+        with self.assertRaisesRegex(ValueError, "nothing is proved for the integer"):
             book.total(1e-40)
 
     def test_guarantees_of_one_direction_are_added(self):
@@ -347,8 +347,8 @@ class LedgerTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "empty"):
             book.total(1e-6)
         for changes, message in (
-            ({"is_upper_bound": False}, "guess: only proved upper bounds"),
-            ({"of_one_repeat": True}, "guess: a guarantee of one repeat alone"),
+            ({"is_upper_bound": False}, "guess: its epsilon is not a proved upper"),
+            ({"of_one_repeat": True}, "guess: a guarantee of one repeat leaves"),
             (
                 {"adjacency": Adjacency.REPLACE_CLIENT},
                 "guess: .*'replace_client' has no sound conversion to 'zero_out'",
@@ -357,7 +357,7 @@ class LedgerTest(parameterized.TestCase):
                 {"adjacency": Adjacency.REPLACE_ONE_ITEM},
                 "'replace_one_item' has no sound conversion",
             ),
-            ({"epsilon": math.inf}, "infinite epsilon guarantees nothing"),
+            ({"epsilon": math.inf}, "epsilon is infinite"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 fields = {"epsilon": 1.0, "delta": 0.0, **changes}

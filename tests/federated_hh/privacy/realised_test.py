@@ -27,7 +27,7 @@ class RealisedRoundsTest(parameterized.TestCase):
         self.assertEqual(first.summary(), other.summary())
 
     @parameterized.parameters(
-        ((), "nothing was realised"),
+        ((), "rounds is empty"),
         (((0, 2),), "round 2 of repeat 0, round 1 of repeat 0 is expected"),
         (((0, 1), (0, 1)), "round 1 of repeat 0, round 2 of repeat 0"),
         (((0, 1), (0, 3)), "round 3 of repeat 0"),

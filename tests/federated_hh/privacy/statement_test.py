@@ -314,7 +314,10 @@ class StatementTest(parameterized.TestCase):
             ),
             (lambda f: f["definitions"].update(client="a user"), "definitions"),
             (lambda f: f["definitions"].pop("zero_out"), "definitions"),
-            (lambda f: f.update(schema_version=2), "made again from its run's flags"),
+            (
+                lambda f: f.update(schema_version=2),
+                "make it again from its run's flags",
+            ),
             (lambda f: f.update(basis="realised"), "basis is 'realised'"),
             (lambda f: f.pop("basis"), "field basis of the statement is missing"),
             (

@@ -315,7 +315,7 @@ class NoiseTest(parameterized.TestCase):
             self.assertGreater(min(law.cdf(statistic), law.sf(statistic)), _ALARM / 6)
 
     def test_what_could_leave_64_bits(self):
-        with self.assertRaisesRegex(ValueError, "could leave 64 bits: lower"):
+        with self.assertRaisesRegex(ValueError, "could exceed 64 bits: lower"):
             noise.check_room(2.0**40, 2**63 - 2**41)
         noise.check_room(2.0**40, 2**62)
         with self.assertRaisesRegex(ValueError, "sums have 0 values"):
@@ -325,7 +325,7 @@ class NoiseTest(parameterized.TestCase):
         process = Process(noise.Tree, 1.0)
         _, state = process.add(np.zeros(9, np.int64), noise.NoiseState())
         for size in (4, 12):
-            with self.assertRaisesRegex(ValueError, f"have {size} values.* had 9"):
+            with self.assertRaisesRegex(ValueError, f"have {size} values.* rounds, 9"):
                 process.add(np.zeros(size, np.int64), state)
 
 

@@ -76,9 +76,9 @@ class OtherModelsTest(common.TrainingTestCase):
         others = vocabulary.Vocabulary(_WORDS.words[::-1])
         self.export("others", common.bigram_model(), words=others)
         cases = (
-            ("short", "looks at 3 words of a sentence, the run uses 4"),
+            ("short", "uses 3 words of a sentence, the run 4"),
             ("others", "another vocabulary .*Run with --vocabulary=.*vocabulary.txt"),
-            ("none", "there is no exported model"),
+            ("none", "no exported model is there"),
         )
         for name, regex in cases:
             path = self.scratch / name
@@ -110,7 +110,7 @@ class OtherModelsTest(common.TrainingTestCase):
             self.assertIn(told, found.made_of)
             self.assertEqual("not known" in found.made_of, population == "another")
         record(own, 2)
-        regex = "some that are held out here trained it. Run with --seed=2 --num_"
+        regex = "held-out clients trained it. Run with --seed=2 --num_"
         for name in ("a", "a/model"):
             with self.assertRaisesRegex(ValueError, regex):
                 self.judged(name)

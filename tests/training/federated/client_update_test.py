@@ -247,7 +247,7 @@ class TrainingTest(common.TrainingTestCase):
                 rounds.train(weights, np.array([bad]), 1.0, 1.0)
         with self.assertRaisesRegex(ValueError, "num_blocks is 0"):
             self.rounds(language_model, [[[4]]], num_blocks=0)
-        with self.assertRaisesRegex(ValueError, "token id 12, the model knows"):
+        with self.assertRaisesRegex(ValueError, "token id 12; the model's ids"):
             self.rounds(language_model, [[[12]]])
         for rate in (0.0, -1.0, _INF, float("nan")):
             with self.assertRaisesRegex(ValueError, "learning_rate is"):

@@ -345,8 +345,8 @@ class ServerTest(parameterized.TestCase):
         self.assertEqual({**first, "clients": None}, {**last, "clients": None})
 
     @parameterized.parameters(
-        (dict(weights={"a": np.zeros(2)}), "the model has"),
-        (dict(clients=np.arange(39)), "num_clients is 40, 39 clients train"),
+        (dict(weights={"a": np.zeros(2)}), "be the model's, "),
+        (dict(clients=np.arange(39)), "num_clients is 40; it has to be 39"),
     )
     def test_bad_input(self, options, regex):
         plan = Server().algorithm.plan

@@ -150,9 +150,12 @@ class TrainingOptionsTest(parameterized.TestCase):
                 {"first_restart": 8, "adaptive_clip": True, "mechanism": "dp_fedavg"},
                 "^first_restart=8, but mechanism=dp_fedavg has no noise that restarts",
             ),
-            ({"bands": 3}, "bands=3 is no setting of mechanism=dp_ftrl, but of banded"),
-            ({"bands": 3, "mechanism": "blt"}, "no setting of mechanism=blt"),
-            ({"blt_buffers": 2}, "blt_buffers=2 is no setting of .*, but of blt"),
+            (
+                {"bands": 3},
+                "bands=3 does not apply to mechanism=dp_ftrl, only to banded",
+            ),
+            ({"bands": 3, "mechanism": "blt"}, "does not apply to mechanism=blt"),
+            ({"blt_buffers": 2}, "blt_buffers=2 does not apply to .*, only to blt"),
         ):
             with self.subTest(values), self.assertRaisesRegex(ValueError, regex):
                 TrainingOptions(**_GIVEN | values)
@@ -231,8 +234,11 @@ class TrainingOptionsTest(parameterized.TestCase):
     @parameterized.parameters(
         (dict(clip_norm=None, mechanism="fedavg"), "needs clip_norm"),
         (dict(adaptive_clip=True), "adaptive_clip.*fixed clip norm"),
-        (dict(update_encoding="exact", rounding_scale=3.0), "rounding_scale=3.0 is no"),
-        (dict(rounding_scale=1e20), r"rounding_scale=1e\+20.*at most.*64 bits"),
+        (
+            dict(update_encoding="exact", rounding_scale=3.0),
+            "rounding_scale=3.0 does not apply",
+        ),
+        (dict(rounding_scale=1e20), r"rounding_scale=1e\+20.*at most.*64-bit"),
         (dict(rounding_scale=1e-3), "rounding_scale=0.001.*at least 4"),
     )
     def test_rotated_updates_that_do_not_fit(self, values, regex):
@@ -278,7 +284,7 @@ class TrainingOptionsTest(parameterized.TestCase):
     def test_settings_of_another_optimizer(self, **values):
         (name, value), *_ = values.items()
         with self.assertRaisesRegex(
-            ValueError, rf"^{name}={value} is no setting of server_optimizer="
+            ValueError, rf"^{name}={value} does not apply to server_optimizer="
         ):
             TrainingOptions(**_GIVEN | values)
 

@@ -74,11 +74,13 @@ class PlanTest(parameterized.TestCase):
 
     def test_no_noise_to_estimate_a_norm_with(self):
         options = TrainingOptions(**_GIVEN, mechanism="fedavg", adaptive_clip=True)
-        with self.assertRaisesRegex(ValueError, "^adaptive_clip=True, but mechanism="):
+        with self.assertRaisesRegex(
+            ValueError, "^adaptive_clip=True is given, but mechanism="
+        ):
             plans.mechanism(options)
 
     def test_too_few_clients(self):
-        with self.assertRaisesRegex(ValueError, "100 others are held out"):
+        with self.assertRaisesRegex(ValueError, "100 clients are held out"):
             plans.sampler(TrainingOptions(**_GIVEN), 90)
 
 

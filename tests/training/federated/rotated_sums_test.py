@@ -261,7 +261,7 @@ class SumTest(common.TrainingTestCase):
             expected / model_updates.unit_of(of.clip_norm),
             atol=0.51,
         )
-        with self.assertRaisesRegex(ValueError, "6 clients are to be summed; .* be 5"):
+        with self.assertRaisesRegex(ValueError, "6 clients were given to sum; .* be 5"):
             client.sums.check(6)
 
     def test_a_rounds_sum_is_that_of_its_clients(self):
@@ -290,7 +290,7 @@ class SumTest(common.TrainingTestCase):
         rounds = self.rounds(network, common.random_clients(6, seed=1))
         weights = network.initial_weights(2)
         rotated = update_of(4.0, 144, 6)
-        with self.assertRaisesRegex(ValueError, "5 clients are to be summed"):
+        with self.assertRaisesRegex(ValueError, "5 clients were given to sum"):
             rounds.train(weights, np.arange(5), 0.3, 0.3, _STREAM, rotated)
         with self.assertRaisesRegex(ValueError, "stream is missing"):
             rounds.train(weights, np.arange(6), 0.3, 0.3, rotated=rotated)

@@ -128,7 +128,7 @@ class NoiseTest(parameterized.TestCase):
         check = sizing.NoiseCheck.of(options, mechanism, 1000, 30_000)
         with self.assertRaisesRegex(ValueError, "--server_learning_rate=") as caught:
             check.check()
-        told = str(caught.exception).partition("take --server_learning_rate=")[2]
+        told = str(caught.exception).partition("use --server_learning_rate=")[2]
         rate = float(told.partition(". ")[0])
         slower = dataclasses.replace(options, server_learning_rate=rate)
         dataclasses.replace(check, options=slower).check()

@@ -170,7 +170,7 @@ class RealisedTest(parameterized.TestCase):
         record = record_of(cohorts)
         (places,) = record.sampler_states
         for wrong, error, regex in (
-            (None, TypeError, "only the participation table"),
+            (None, TypeError, "has to be a run's participation table"),
             (
                 SamplerState(
                     dataclasses.replace(
@@ -178,18 +178,22 @@ class RealisedTest(parameterized.TestCase):
                     )
                 ),
                 ValueError,
-                "counts other participations",
+                "counts and list differ",
             ),
             (
                 record_of(random_cohorts(13, 9)).sampler_states[0],
                 ValueError,
-                "lists other",
+                "have different clients",
             ),
-            (record_of(cohorts[:12]).sampler_states[0], ValueError, "lists other"),
+            (
+                record_of(cohorts[:12]).sampler_states[0],
+                ValueError,
+                "have different clients",
+            ),
             (
                 record_of([*cohorts, cohorts[0]]).sampler_states[0],
                 ValueError,
-                "lists other",
+                "have different clients",
             ),
         ):
             changed = dataclasses.replace(record, sampler_states=(wrong,))
@@ -474,7 +478,7 @@ class RefusedTest(absltest.TestCase):
             )
 
     def test_noise_without_room(self):
-        with self.assertRaisesRegex(ValueError, "could leave 64 bits"):
+        with self.assertRaisesRegex(ValueError, "could exceed 64 bits"):
             plan_of(tree(4), num_clients=2**30, cohort_size=2**29)
 
 

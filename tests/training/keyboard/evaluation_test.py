@@ -383,12 +383,12 @@ class KeyboardEvaluationTest(parameterized.TestCase):
             (
                 keyboard_options.EvaluationOptions,
                 {"model": ("a", "a")},
-                "no model twice",
+                "name each model once",
             ),
             (
                 keyboard_options.EvaluationOptions,
                 {"model": ("a",), "judges": "all", "prior": "training_clients"},
-                "goes with judges=held_out",
+                "needs judges=held_out",
             ),
         ):
             with self.assertRaisesRegex(ValueError, message):

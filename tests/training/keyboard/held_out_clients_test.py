@@ -130,7 +130,7 @@ class JudgesTest(absltest.TestCase):
     def test_nobody_judges_who_trained(self):
         other = client_text.ClientText.from_rows(self.path / "other", self.rows[:5])
         for options, runs, text, message in (
-            (_options(), [], self.text, "none is of a run"),
+            (_options(), [], self.text, "none belongs to a run"),
             (_options(), [self.run], other, "the population is not that of the run"),
             (
                 _options(),
@@ -142,7 +142,7 @@ class JudgesTest(absltest.TestCase):
                 _options(judges="all"),
                 [self.run],
                 self.text,
-                "of this population the clients of .*run trained",
+                "clients of this population trained .*run",
             ),
         ):
             with self.assertRaisesRegex(ValueError, message):

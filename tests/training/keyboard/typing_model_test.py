@@ -204,7 +204,7 @@ class TouchTypistTest(parameterized.TestCase):
         typed = typist.type_words(np.array([5, 4, 5]), np.zeros(3, int), 0)
         self.assertEqual(typed.places.tolist(), [1])
         self.assertEqual(typed.candidates[0].tolist(), [4] + [0] * 9)
-        with self.assertRaisesRegex(ValueError, "the keys of no word"):
+        with self.assertRaisesRegex(ValueError, "can type no word"):
             _typist(["на"], [1.0], unkeyed_words="leave_out")
         with self.assertRaisesRegex(ValueError, r"log_prior has the shape \(5,\)"):
             _typist(["to", "so"], [1.0])

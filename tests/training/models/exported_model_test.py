@@ -45,9 +45,9 @@ class ExportedModelTest(absltest.TestCase):
 
     def test_bad_input(self):
         self._export()
-        with self.assertRaisesRegex(ValueError, "is no exported model"):
+        with self.assertRaisesRegex(ValueError, "is not an exported model"):
             exported_model.read(self.create_tempdir().full_path)
-        with self.assertRaisesRegex(ValueError, "has 5 tokens, the model 8"):
+        with self.assertRaisesRegex(ValueError, "has 5 tokens; the model has 8"):
             exported_model.export(
                 self.model,
                 self.weights,
@@ -66,7 +66,7 @@ class ExportedModelTest(absltest.TestCase):
         ):
             file.write_text(vocabulary.Vocabulary(words).to_text())
             with self.assertRaisesRegex(
-                ValueError, f"{file} is not the vocabulary of the model .*{told}"
+                ValueError, f"{file} does not match the model .*{told}"
             ):
                 exported_model.read_weights(self.path)
 
@@ -80,7 +80,7 @@ class ExportedModelTest(absltest.TestCase):
         facts.write_text(json.dumps({"vocabulary": self.words.fingerprint}))
         exported_model.read(self.path)
         facts.write_text(json.dumps({"vocabulary": "another"}))
-        with self.assertRaisesRegex(ValueError, "is not the vocabulary of the model"):
+        with self.assertRaisesRegex(ValueError, "does not match the model"):
             exported_model.read(self.path)
         moved = f"{self.path}_elsewhere"
         os.rename(self.path, moved)
@@ -89,7 +89,9 @@ class ExportedModelTest(absltest.TestCase):
     def test_a_model_that_has_diverged(self):
         self.weights["projection"][1, 2] = np.inf
         self._export()
-        with self.assertRaisesRegex(ValueError, "projection of the model is not fin"):
+        with self.assertRaisesRegex(
+            ValueError, "projection of the model has values that are not fin"
+        ):
             exported_model.read(self.path)
 
 

@@ -140,7 +140,7 @@ class OwnModelTest(absltest.TestCase):
             loss_fn=tf.function(lambda *_, **__: None),
             input_spec=(tf.TensorSpec([None, 2], tf.int32),) * 2,
         )
-        with self.assertRaisesRegex(ValueError, "1 weights that are not trained"):
+        with self.assertRaisesRegex(ValueError, "1 weights that are not trainable"):
             model.from_functional_model(functional, 6)
 
 

@@ -126,7 +126,7 @@ class RandomizersTest(case.LdpTrieHHTestCase):
         ("fractions:Fraction", "which is not a local randomizer"),
         (
             "federated_hh.randomizers.local_randomizer:LocalRandomizer",
-            "leaves no method of it open",
+            "implements all of its abstract methods",
         ),
     )
     def test_names_of_randomizers(self, name, message):

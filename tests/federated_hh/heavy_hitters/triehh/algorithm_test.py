@@ -433,7 +433,7 @@ class RunTest(TrieHHTestCase):
 
 class BadArgumentsTest(TrieHHTestCase):
     @parameterized.parameters(
-        ([0, 1], "shape"), ([0, 1, 1], "twice"), ([0, 1, 3], r"\[0, 3\)")
+        ([0, 1], "shape"), ([0, 1, 1], "duplicate"), ([0, 1, 3], r"\[0, 3\)")
     )
     def test_cohort(self, cohort, message):
         algorithm = self.algorithm(self.population([{"a": 1}] * 3))

@@ -189,7 +189,7 @@ class TotalsTest(parameterized.TestCase):
             runs[1] = _run(_reports(), "b", population=population)
             refused, why = _total(run_totals.totals(runs, 1e-6), "item")
             self.assertEqual(refused, "-")
-            self.assertIn("an item of one population need not be", why)
+            self.assertIn("the populations differ, so their items", why)
 
     @parameterized.parameters(
         (("f", "f"), False), (("f", "g"), True), (("f", None), True), ((None,), False)
@@ -212,7 +212,7 @@ class TotalsTest(parameterized.TestCase):
             lambda: _words(threshold=1),
             "a: nothing is guaranteed: no guarantee at delta",
         ),
-        (lambda: _training(1e-40), "a: only proved upper bounds can be composed"),
+        (lambda: _training(1e-40), "a: its epsilon is not a proved upper bound"),
         (
             lambda: _words(1e-3, threshold=5),
             "delta is 1e-06; it has to be at least .*, the sum of the least .* of a$",

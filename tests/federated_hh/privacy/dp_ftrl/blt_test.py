@@ -183,8 +183,8 @@ class MatrixTest(parameterized.TestCase):
         self.assertLess(bound, 0.6 * rounds)
 
     @parameterized.parameters(
-        ((), (), "one a buffer"),
-        ((0.1,), (0.1, 0.1), "one a buffer"),
+        ((), (), "one value per buffer"),
+        ((0.1,), (0.1, 0.1), "one value per buffer"),
         ((0.0,), (0.1,), "forgotten has 0"),
         ((1.0,), (0.1,), "forgotten has 1"),
         ((0.1,), (0.0,), "weights is"),

@@ -93,9 +93,9 @@ class BadInputTest(parameterized.TestCase):
         (dict(scale=-1.0), "scale is -1.0"),
         (dict(num_values=0), "num_values is 0"),
         (dict(num_clients=0), "num_clients is 0"),
-        (dict(scale=1e12), r"scale is 1e\+12; it has to be at most 3.319e\+08: .*64 b"),
+        (dict(scale=1e12), r"scale is 1e\+12; it has to be at most 3.319e\+08: .*64-b"),
         (dict(scale=1e300), r"scale is 1e\+300; it has to be at most"),
-        (dict(num_clients=2**40), r"at most .*64 bits"),
+        (dict(num_clients=2**40), r"at most .*64-bit"),
         (dict(scale=100.0), "scale is 100; it has to be at least 213.3"),
     )
     def test_refused(self, values, regex):
@@ -127,7 +127,7 @@ class BadInputTest(parameterized.TestCase):
         small = update_of(num_values=2, num_clients=most, scale=5.0)
         self.assertGreater(small.norm_factor, 1.2)
         model_updates.ClippedUpdate().check(most, mechanism)
-        with self.assertRaisesRegex(ValueError, "could leave 64 bits"):
+        with self.assertRaisesRegex(ValueError, "could exceed 64 bits"):
             small.check(most, mechanism)
 
     def test_other_updates_as_before(self):

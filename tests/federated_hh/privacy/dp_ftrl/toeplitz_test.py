@@ -177,7 +177,7 @@ class SensitivityTest(parameterized.TestCase):
             ([1, 2], [1], "of one length"),
             ([1], [3], "from 0 to 2"),
             ([1, 1], [2, 2], "client 1 takes part twice in round 2"),
-            ([1.0], [2], "to be of integers"),
+            ([1.0], [2], "to have integers"),
         ):
             with self.assertRaisesRegex(ValueError, regex):
                 observed(np.array(clients), np.array(rounds), [3])

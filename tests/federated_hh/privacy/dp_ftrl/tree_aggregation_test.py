@@ -383,7 +383,7 @@ class ObservedTest(parameterized.TestCase):
             ([1], [10], "rounds is from .*; it has to be from 0"),
             ([1], [-1], "rounds is from .*; it has to be from 0"),
             ([1, 2], [1], "one length"),
-            ([1.0], [1], "clients is of float64; it has to be of integers"),
+            ([1.0], [1], "clients is of float64; it has to have integers"),
         ):
             with self.assertRaisesRegex(ValueError, message):
                 tree_aggregation.observed_square_sums(

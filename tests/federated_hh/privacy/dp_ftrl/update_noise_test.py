@@ -151,7 +151,7 @@ class ClipNormTest(parameterized.TestCase):
         mechanism = gaussian()
         total = model_updates.UpdateSum(dict(a=np.zeros(3, np.int64)), 10, 5, 0)
         stream = streams.Stream(1, history=bytes(32))
-        with self.assertRaisesRegex(ValueError, "clipped to 6.0, .* in force is 5.0"):
+        with self.assertRaisesRegex(ValueError, "clipped to 6.0; .* clip norm, 5.0"):
             mechanism.release(total, mechanism.initialize(), {"clip_norm": 6.0}, stream)
 
 
@@ -254,7 +254,7 @@ class NoiseTest(parameterized.TestCase):
     def test_room(self):
         mechanism = tree(num_rounds=4)
         mechanism.check_room(2**28)
-        with self.assertRaisesRegex(ValueError, "could leave 64 bits"):
+        with self.assertRaisesRegex(ValueError, "could exceed 64 bits"):
             mechanism.check_room(2**29)
 
 

@@ -197,7 +197,7 @@ class StatementTest(parameterized.TestCase):
                 rounds[0],
                 dataclasses.replace(rounds[1], cohort=rounds[0].cohort),
             ),
-            "rounds has the same cohort twice",
+            "rounds has a duplicate cohort",
         ),
         (
             lambda rounds: (rounds[0], dataclasses.replace(rounds[1], clients=999)),
