@@ -198,7 +198,7 @@ class InitialModelTest(parameterized.TestCase):
         ):
             initial_model.check(found, larger.initial_weights(1), self.words)
         found.weights["gate_bias"][2] = np.nan
-        with self.assertRaisesRegex(ValueError, "gate_bias of --initial_model is not"):
+        with self.assertRaisesRegex(ValueError, "gate_bias of --initial_model has val"):
             initial_model.check(found, first, self.words)
 
     def test_refuses_what_is_no_model(self):
