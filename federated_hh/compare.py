@@ -1,4 +1,4 @@
-"""Puts runs side by side on one page: the better one, privacy, curves, flags.
+"""Compares runs on one page: the better one, privacy, curves, flags.
 
     scripts/run compare runs/triehh/A runs/triehh/B
 
@@ -68,7 +68,7 @@ def page_path(paths: Sequence[str], names: Sequence[str]) -> str:
 
 def sections(runs: Sequence[compared.Compared]) -> list[page_blocks.Section]:
     """Returns the page's sections."""
-    return [_found(runs), _last(runs), _curves(runs), _privacy(runs), _flags(runs)]
+    return [_found(runs), _privacy(runs), _last(runs), _curves(runs), _flags(runs)]
 
 
 def _found(runs: Sequence[compared.Compared]) -> page_blocks.Section:
@@ -86,12 +86,12 @@ def _found(runs: Sequence[compared.Compared]) -> page_blocks.Section:
         }
         for run in runs
     ]
-    return page_blocks.Section("What they came to", False).show(pd.DataFrame(rows))
+    return page_blocks.Section("Results", False).show(pd.DataFrame(rows))
 
 
 def _privacy(runs: Sequence[compared.Compared]) -> page_blocks.Section:
     section = page_blocks.Section("Privacy", True)
-    rows, reasons = [], []
+    rows, further, reasons = [], [], []
     for run in runs:
         if run.statement is None:
             reasons.append(f"* {run.name}: {compared.unstated(run)}")
@@ -100,16 +100,20 @@ def _privacy(runs: Sequence[compared.Compared]) -> page_blocks.Section:
         else:
             basis = {"run": run.name, "basis": run.statement.basis}
             stated = run.statement
-            shown = (*stated.main_guarantees, *stated.further_guarantees)
-            rows += [basis | each.row() for each in shown or stated.comparisons]
+            shown = stated.main_guarantees or stated.comparisons
+            rows += [basis | each.row() for each in shown]
+            further += [basis | each.row() for each in stated.further_guarantees]
     if rows:
         section.guarantees(rows)
     if reasons:
         section.text("\n".join(reasons))
-    return section.text(
+    tables = [page_blocks.guarantees(further)] if further else []
+    return section.fold(
+        "Details: other adjacencies, one repeat, comparability",
         "Guarantees of different units or adjacencies are not comparable as numbers. "
-        "What several runs on the same clients guarantee together says "
-        "`scripts/run accounting --compose=RUN,RUN`."
+        "`scripts/run accounting --compose=RUN,RUN` gives the total guarantee of "
+        "several runs on the same clients.",
+        *tables,
     )
 
 
@@ -149,7 +153,7 @@ def _shown(runs: Sequence[compared.Compared]) -> list[str]:
 
 
 def _last(runs: Sequence[compared.Compared]) -> page_blocks.Section:
-    section = page_blocks.Section("After the last round", False)
+    section = page_blocks.Section("Metrics after the last round", False)
     rows: list[dict[str, object]] = []
     for measure in compared.MEASURES:
         of_runs = {r.name: r.measures.get(measure.name, pd.Series()) for r in runs}
@@ -174,7 +178,7 @@ def _last(runs: Sequence[compared.Compared]) -> page_blocks.Section:
 
 
 def _curves(runs: Sequence[compared.Compared]) -> page_blocks.Section:
-    section = page_blocks.Section("Round by round", False)
+    section = page_blocks.Section("Curves", False)
     found = {run.name: _numeric(run) for run in runs}
     names = [
         name
@@ -210,9 +214,9 @@ def main(argv: list[str]) -> None:
         output = _FLAGS.read().output or page_path(paths, names)
         pairs = zip(paths, names, strict=True)
         runs = [compared.Compared.read(path, name) for path, name in pairs]
-        lines = compared.verdict(runs)
+        lines = compared.ranking(runs)
         text = page.html(
-            f"{len(runs)} runs side by side",
+            f"Comparison of {len(runs)} runs",
             ", ".join(run.name for run in runs),
             sections(runs),
             page.Summary(found=lines[0], privacy="", report=output, further=lines[1:]),

@@ -43,7 +43,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         options.max_clients_fitted,
         streams.generator(arguments.seed, "clients looked at"),
     )
-    logging.info("Fitting the law to %s clients.", f"{rows.num_clients:,}")
+    logging.info("Fitting the word law to %s clients.", f"{rows.num_clients:,}")
     facts = {"population": population.fingerprint}
     with arguments.open_run(_PROGRAM.name, facts) as directory:
         fit = fitted_law.fit(

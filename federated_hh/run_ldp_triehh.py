@@ -86,9 +86,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     options = _PROGRAM.read(LdpTrieHHOptions)
     if options.central_epsilon is not None:
         print(
-            f"Local epsilon {options.local_epsilon:.6g}, for a central epsilon of at "
-            f"most {options.central_epsilon:g} at delta {options.delta:g} for an item "
-            "in all repeats together."
+            f"Local epsilon {options.local_epsilon:.6g}: with it, an item's central "
+            f"epsilon over all repeats is at most {options.central_epsilon:g} at "
+            f"delta {options.delta:g}."
         )
     characters = ldp_triehh_options.characters_of(_PROGRAM.population.read())
     population = _PROGRAM.population.prepare_words()
@@ -110,16 +110,16 @@ def run(arguments: experiment_flags.Arguments) -> None:
     algorithm = _make_algorithm(options, _PROGRAM.population.read(), population)
     findable = ldp_triehh_privacy.what_is_found(algorithm)
     logging.info(
-        "%s clients in %d levels of %s, local epsilon %g. %s",
+        "%s clients; %d levels with %s clients each; local epsilon %g a report.",
         f"{population.num_clients:,}",
         algorithm.max_rounds,
         f"{options.cohort_size:,}",
         options.local_epsilon,
-        detection.sentences(findable),
     )
+    logging.info("%s", detection.sentences(findable))
 
     def report(directory, outcome, statement):
-        logging.info("Counting the coverage.")
+        logging.info("Computing the coverage of the words found.")
         results = ldp_triehh_results.evaluate(
             algorithm,
             [state.found for state in outcome.states],

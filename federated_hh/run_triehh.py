@@ -33,7 +33,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     parameters = options.parameters_for(population.num_clients)
     if options.threshold is None:
         logging.info(
-            "Not given, and chosen for %s clients and --epsilon=%g: --threshold=%d%s.",
+            "Chosen for %s clients and --epsilon=%g: --threshold=%d%s.",
             f"{population.num_clients:,}",
             options.epsilon,
             parameters.threshold,
@@ -44,7 +44,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.privacy.triehh import wanted_detection as detection
 
     findable = detection.rows(options.what_is_found(parameters))
-    logging.info("%s %s", _summary(parameters, delta), detection.sentences(findable))
+    logging.info("%s", _summary(parameters, delta))
+    logging.info("%s", detection.sentences(findable))
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh.heavy_hitters import alphabet as alphabet_lib
@@ -101,15 +102,15 @@ def _summary(parameters, delta: float) -> str:
     try:
         epsilon = parameters.voting_rounds().epsilon(delta)
         guarantee = (
-            f"epsilon {rounding.rounded_up(epsilon)}, delta "
+            f"each repeat costs epsilon {rounding.rounded_up(epsilon)} at delta "
             f"{rounding.rounded_up(delta)}, one-sided"
         )
     except ValueError:
-        guarantee = "no guarantee"
+        guarantee = "nothing is guaranteed"
     return (
         f"{parameters.population_size:,} clients, cohorts of "
-        f"{parameters.cohort_size:,}, threshold {parameters.threshold}, maximum "
-        f"length {parameters.max_length}: {guarantee}."
+        f"{parameters.cohort_size:,}; a prefix needs {parameters.threshold} votes, "
+        f"a word has at most {parameters.max_length - 1} characters; {guarantee}."
     )
 
 

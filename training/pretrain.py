@@ -47,8 +47,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     prepared = pretraining.prepare(options, vocabulary, text, arguments.seed, network)
     logging.info(
-        "%s sentences of %s clients train a model of %s parameters in %s steps; %s "
-        "clients are held out. None of them has a privacy guarantee.",
+        "%s sentences of %s clients train a model with %s parameters in %s steps; %s "
+        "clients are held out. Training is not private.",
         f"{prepared.num_sentences:,}",
         f"{len(prepared.clients.training):,}",
         f"{prepared.network.num_parameters():,}",

@@ -91,11 +91,6 @@ def _baselines(prepared, text, vocabulary, options, seed):
     )
     for baseline in found:
         logging.info("%s", baseline)
-    if not paths:
-        logging.info(
-            "No other model is compared with this one. --compare_with=RUN_DIR,... "
-            "adds finished runs, of training.pretrain or with --mechanism=fedavg."
-        )
     return found, {"compared_with": fingerprints} if fingerprints else {}
 
 
@@ -177,7 +172,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         average,
     )
     logging.info(
-        "%s clients train a model of %s parameters, %s are held out.",
+        "%s clients train a model with %s parameters; %s clients are held out.",
         f"{len(clients.training):,}",
         f"{prepared.network.num_parameters():,}",
         f"{len(clients.held_out):,}",

@@ -217,7 +217,7 @@ def run_program(
             run_directory.RunDirectory.check_free(output_dir)
         key = _noise_key(options, is_synthetic())
         if key.is_secret:
-            logging.info("The key of secret draws: SHA-256 %s.", key.commitment)
+            logging.info("The noise key's SHA-256 is %s.", key.commitment)
         checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
     except KeyboardInterrupt:

@@ -240,7 +240,7 @@ class Program:
             flags.FLAGS[name].value = value
         if chosen:
             given = " ".join(f"--{name}={value}" for name, value in chosen.items())
-            logging.info("Chosen by default for %s: %s.", reason, given)
+            logging.info("Chosen for %s: %s.", reason, given)
 
     def prepare_text(self, vocabulary: "Vocabulary") -> "ClientText":
         """Returns the population's sentences, prepared on first use.

@@ -153,7 +153,7 @@ def _verify(
         return
     total = sum(files[name].size for name in unread)
     if total >= _LARGE_BYTES:
-        logging.info("Verifying %s: %.1f GB.", directory, total / 1e9)
+        logging.info("Verifying %.1f GB in %s.", directory, total / 1e9)
     begun = time.time_ns()
     with futures.ThreadPoolExecutor(min(_MAX_THREADS, len(unread))) as pool:
         readings = [

@@ -16,6 +16,9 @@ from federated_hh.options import checks
 from federated_hh.privacy import rounding
 from federated_hh.privacy import voting_rounds as triehh_curve
 
+# An assumption of guarantees of reports as they leave the client.
+EACH_REPORT = "none of the aggregation: it holds for each report as sent"
+
 
 class _Described(enum.Enum):
     """Members that are known by a name, and explained by a text."""
@@ -38,12 +41,12 @@ class Unit(_Described):
 
     ITEM = (
         "item",
-        "one item of one client: what one contribution is about, such as a word",
+        "one item of one client, such as one word or one report",
     )
     CLIENT = (
         "client",
-        "all that one client of the population holds, however much; a client is what "
-        "others call a user or a device, and a person with several devices is several",
+        "all data of one client. A client is one device, also called a user; a person "
+        "with two devices is two clients",
     )
 
 
@@ -61,15 +64,14 @@ class Adjacency(_Described):
 
     REPLACE_ONE_ITEM = (
         "replace_one_item",
-        "D' is D with one item of one client exchanged (swapped) for another item, or "
-        "for none; at most one of the client's contributions changes with it",
+        "D' is D with one item of one client swapped for another, or for none; at "
+        "most one of the client's contributions changes with it",
         Unit.ITEM,
     )
     REPLACE_CLIENT = (
         "replace_client",
-        "D' is D with all that one client holds exchanged (swapped) for anything else, "
-        "or for nothing; the client stays in the population and takes part in the same "
-        "rounds",
+        "D' is D with all data of one client swapped for any others, or none; the "
+        "client stays in the population and takes part in the same rounds",
         Unit.CLIENT,
     )
     ZERO_OUT = (
@@ -80,11 +82,27 @@ class Adjacency(_Described):
     )
     EMPTIED = (
         "emptied",
-        "D' is D with all that one client holds taken away; the client stays in the "
-        "population, takes part in the same rounds, and contributes as one that holds "
-        "nothing",
+        "D' is D with all data of one client gone; the client stays in the population, "
+        "takes part in the same rounds, and contributes as one without data",
         Unit.CLIENT,
     )
+
+
+# What an observer wants to know, by the compared data sets; and the odds of it.
+_SECRETS = {
+    Adjacency.EMPTIED: "whether one client's data were used",
+    Adjacency.ZERO_OUT: "whether one client's contributions were used",
+    Adjacency.REPLACE_CLIENT: "which of two data sets one client has",
+    Adjacency.REPLACE_ONE_ITEM: "which of two items one client has",
+}
+_ODDS = {
+    Adjacency.EMPTIED: "that one client's data were used",
+    Adjacency.ZERO_OUT: "that one client's contributions were used",
+    Adjacency.REPLACE_CLIENT: "between any two data sets of one client",
+    Adjacency.REPLACE_ONE_ITEM: "between any two values of one item of one client",
+}
+# Above it, a factor has too many digits to be read.
+_LARGEST_EXPONENT = 20.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -165,6 +183,37 @@ class Guarantee:
             return rounding.rounded_up(value)
         return rounding.readable(value)
 
+    def sentence(self) -> str:
+        """Returns its meaning in a sentence, for readers who know no epsilon."""
+        is_local = EACH_REPORT in self.assumptions
+        seen = "a client's reports" if is_local else "the released results"
+        who = f"Whoever sees {seen} and knows everybody else's data"
+        of = _SECRETS[self.adjacency]
+        if math.isinf(self.epsilon) or self.delta >= 1.0:
+            return f"{who} may learn {of}."
+        if not self.epsilon and not self.one_sided:
+            if not self.delta:
+                return f"{who} learns nothing about {of}."
+            right = rounding.rounded_up(50 * (1 + self.delta))
+            return (
+                f"{who} guesses {of} correctly with probability at most {right}%, if "
+                "both answers were equally likely before."
+            )
+        factor = f"e^{self.printed(self.epsilon)}"
+        if self.epsilon < _LARGEST_EXPONENT:
+            number = self.printed(math.exp(self.epsilon))
+            if "e" in number:
+                number = f"{float(number):,.0f}"
+            factor = f"{number} ({factor})"
+        moves = "raise" if self.one_sided else "raise or lower"
+        told = f"{who} can {moves} the odds {_ODDS[self.adjacency]}"
+        told += f" by at most a factor of {factor}"
+        if self.delta:
+            told += f", except with probability {self.printed(self.delta)}"
+        if self.one_sided:
+            told += ". No bound holds for lowering them"
+        return f"{told}."
+
     def row(self) -> dict[str, str]:
         """Returns it as a row of a table, by the names of the columns."""
         return {
@@ -172,9 +221,9 @@ class Guarantee:
             "adjacency": self.adjacency.value.replace("_", " "),
             "epsilon": self.printed(self.epsilon),
             "delta": self.printed(self.delta),
-            "holds": "one-sided" if self.one_sided else "both ways",
-            "is": ("proved" if self.is_upper_bound else "an estimate")
+            "direction": "one-sided" if self.one_sided else "both",
+            "status": ("proved" if self.is_upper_bound else "an estimate")
             + (", for comparison" if self.is_comparison else ""),
-            "of": "one repeat" if self.of_one_repeat else "the run",
-            "by": self.bound,
+            "scope": "one repeat" if self.of_one_repeat else "the run",
+            "theorem": self.bound,
         }

@@ -1,4 +1,4 @@
-"""The privacy statement of a run: the guarantees, their units and their theorems.
+"""The privacy statement of a run: guarantees, their units, grounds and assumptions.
 
 A statement carries the points that Ponomareva et al. 2023 (section 5.3) ask for, in
 the order in which Xu et al. 2023 (appendix A) report them. It cannot be made with a
@@ -25,10 +25,10 @@ SCHEMA_VERSION = 3
 
 # The same division for every program: see `federated_hh.run_directory.directory`.
 SIMULATOR_KNOWLEDGE = (
-    "What only the simulator knows: the folder simulator/ of the run directory (exact "
-    "counts, ground truth, scores, checkpoints, the data's fingerprint, who was asked "
-    "when), and the page report.html and the program's messages, which show some of "
-    "it. All other files but the key in secret/ are covered."
+    "The simulator's knowledge: the folder simulator/ of the run directory (exact "
+    "counts, ground truth, scores, checkpoints, the data's fingerprint, cohorts), and "
+    "the page report.html and the program's messages, which show some of it. All other "
+    "files but the key in secret/ are covered."
 )
 
 # Fields that JSON has only where they are not so: earlier releases did not know them.
@@ -218,6 +218,35 @@ class PrivacyStatement:
     def _proved(self) -> list[Guarantee]:
         return [g for g in self.guarantees if g.is_upper_bound and not g.is_comparison]
 
+    def _front(self) -> list[str]:
+        """Returns the main guarantees in words and numbers, a paragraph each."""
+        if not self.guarantees:
+            return [f"**No guarantee.** {self.no_guarantee_reason}"]
+        if not self.main_guarantees:
+            return ["**No proved guarantee.**"]
+        lines = []
+        for shown in self.main_guarantees:
+            alone = self._of_one_repeat(shown)
+            of = f" for all {self.num_repeats} repeats together" if alone else ""
+            poor = " This is no protection." * (shown.epsilon >= _NO_PROTECTION)
+            lines.append(f"**{_numbers(shown)}**{of}. {shown.sentence()}{poor}")
+            if alone:
+                lines.append(f"One repeat alone: {_numbers(alone)}.")
+        return lines
+
+    def _of_one_repeat(self, guarantee: Guarantee) -> Guarantee | None:
+        """Returns the guarantee of one repeat that a guarantee of all is made of."""
+        for found in self._proved:
+            if found.of_one_repeat and found.adjacency is guarantee.adjacency:
+                return found
+        return None
+
+    def in_words(self) -> str:
+        """Returns the meaning of the guarantee to quote; "" without one."""
+        main = self.main_guarantees
+        protecting = [each for each in main if each.epsilon < _NO_PROTECTION]
+        return next((each.sentence() for each in (*protecting, *main)), "")
+
     def guarantee_rows(self) -> list[dict[str, str]]:
         """Returns a `Guarantee.row` for each guarantee, the main ones first."""
         groups = (self.main_guarantees, self.further_guarantees, self.comparisons)
@@ -228,17 +257,13 @@ class PrivacyStatement:
         if not self.guarantees:
             return f"Privacy: none: {self.no_guarantee_reason}"
         shown = self.main_guarantees or self.guarantees[:1]
-        alone = [
-            [g for g in self._proved if g.of_one_repeat and g.adjacency is of.adjacency]
-            for of in shown
-        ]
+        alone = [each for of in shown if (each := self._of_one_repeat(of))]
         text = _prices(shown)
-        if self.num_repeats > 1 or any(alone):
+        if self.num_repeats > 1 or alone:
             count = f"{self.num_repeats} " if self.num_repeats > 1 else ""
             text += f" for all {count}repeats together"
-        if all(alone):
-            one = _prices([found[0] for found in alone])
-            text = f"{one} for one repeat; {text}"
+        if len(alone) == len(shown):
+            text = f"{_prices(alone)} for one repeat; {text}"
         notes = ["one-sided"] if all(each.one_sided for each in shown) else []
         notes += ["compared with " + " and ".join(_AGAINST[g.adjacency] for g in shown)]
         notes += [] if shown[0].is_upper_bound else ["not proved"]
@@ -278,20 +303,16 @@ class PrivacyStatement:
             of upper bounds rounded upwards where they are above them by more than a
             relative 1e-12.
         """
-        lines = ["# Privacy statement", "", f"Basis: {_basis(self.realised)}."]
-        lines += ["", "## Guarantees", ""]
-        if not self.guarantees:
-            lines.append(f"**None.** {self.no_guarantee_reason}")
-        elif not self._proved:
-            lines.append("**None that is proved.**")
-        for guarantee in self.main_guarantees:
-            lines += _guarantee_lines(guarantee, "**")
-        for guarantee in self.further_guarantees:
-            lines += _guarantee_lines(guarantee)
-        if self.comparisons:
-            lines += ["", "## Bounds for comparison", ""]
-        for guarantee in self.comparisons:
-            lines += _guarantee_lines(guarantee)
+        lines = ["# Privacy statement", ""]
+        lines += [f"{line}\n" for line in self._front()]
+        lines += [f"Basis: {_basis(self.realised)}."]
+        for title, found in (
+            ("Guarantees", [*self.main_guarantees, *self.further_guarantees]),
+            ("Bounds for comparison", self.comparisons),
+        ):
+            lines += ["", f"## {title}", ""] if found else []
+            for guarantee in found:
+                lines += _guarantee_lines(guarantee)
         lines += ["", "## DP setting", "", self.setting]
         lines += ["", "## Instantiating the DP definition", ""]
         lines += [
@@ -322,8 +343,8 @@ def _basis(realised: Realised | None) -> str:
     if realised is None:
         return "planned"
     return (
-        f"realised, in {realised.rounds} rounds that asked {realised.clients} clients, "
-        "each counted as often as it was asked"
+        f"realised, from {realised.rounds:,} round{'s' * (realised.rounds > 1)} with "
+        f"{realised.clients:,} participations"
     )
 
 
@@ -344,12 +365,16 @@ def _prices(guarantees: Sequence[Guarantee]) -> str:
     )
 
 
-def _guarantee_lines(guarantee: Guarantee, mark: str = "") -> list[str]:
-    shown = guarantee.printed
-    epsilon, delta = shown(guarantee.epsilon), shown(guarantee.delta)
-    kind = "an upper bound" if guarantee.is_upper_bound else "not a proved upper bound"
+def _numbers(guarantee: Guarantee) -> str:
+    epsilon, delta = map(guarantee.printed, (guarantee.epsilon, guarantee.delta))
     sided = ", one-sided" if guarantee.one_sided else ""
-    lines = [f"* {mark}epsilon = {epsilon}, delta = {delta}{sided}{mark} ({kind})"]
+    return f"epsilon = {epsilon}, delta = {delta} per {guarantee.unit.value}{sided}"
+
+
+def _guarantee_lines(guarantee: Guarantee) -> list[str]:
+    shown = guarantee.printed
+    kind = "upper bound" if guarantee.is_upper_bound else "not a proved upper bound"
+    lines = [f"* {_numbers(guarantee)} ({kind})"]
     if guarantee.of_one_repeat:
         lines.append("  * of one repeat alone")
     if guarantee.one_sided:
@@ -360,7 +385,7 @@ def _guarantee_lines(guarantee: Guarantee, mark: str = "") -> list[str]:
     if guarantee.rho is not None:
         lines.append(f"  * zCDP: rho = {shown(guarantee.rho)}")
     lines += [
-        f"  * by: {guarantee.bound}",
+        f"  * theorem: {guarantee.bound}",
         f"  * unit: {guarantee.unit.value}; adjacency: {guarantee.adjacency.value}",
     ]
     return lines + [f"  * assuming: {text}" for text in guarantee.assumptions]

@@ -1,4 +1,4 @@
-"""Finished runs beside one another: their results, the better one, its price."""
+"""Comparison of finished runs: results, the better run, its guarantee."""
 
 import dataclasses
 import json
@@ -52,14 +52,14 @@ class Measure:
         name: Name, as a metric's.
         file: Table of the run directory that has it.
         of: Values by repeat, from that table; KeyError where it has none.
-        verdict: Sentence on the better run, such as "found more".
+        better: Sentence on the better run, such as "found more".
         counts: True for a count, which is 0 in a repeat without rows.
     """
 
     name: str
     file: str
     of: Callable[[pd.DataFrame], pd.Series]
-    verdict: str = "found more"
+    better: str = "found more"
     counts: bool = True
 
     @property
@@ -177,7 +177,7 @@ def _measures_of(
     return measures
 
 
-def verdict(runs: Sequence[Compared]) -> list[str]:
+def ranking(runs: Sequence[Compared]) -> list[str]:
     """Returns the better run, its lead and each run's guarantee, a line each.
 
     No run is the better one where populations or measures differ.
@@ -187,10 +187,10 @@ def verdict(runs: Sequence[Compared]) -> list[str]:
     shared = [m for m in MEASURES if all(m.name in run.measures for run in runs)]
     if not shared:
         lines = [
-            "No verdict: the runs have no measure of quality in common; tables follow."
+            "No ranking: the runs have no quality measure in common; tables follow."
         ]
         if unfinished := [r.name for r in runs if r.record["status"] != "complete"]:
-            lines = [f"No verdict: not complete: {', '.join(unfinished)}."]
+            lines = [f"No ranking: not complete: {', '.join(unfinished)}."]
         return lines + [_price(run) for run in runs]
     measure = shared[0]
     means = {run.name: run.measures[measure.name].mean() for run in runs}
@@ -201,7 +201,7 @@ def verdict(runs: Sequence[Compared]) -> list[str]:
     each = ", mean over the repeats" if is_repeated else ""
     values = "; ".join(f"{run.name} {measure.shown(means[run.name])}" for run in ranked)
     lead, is_clear = _lead(measure, best, second)
-    start = f"{best.name} {measure.verdict}"
+    start = f"{best.name} {measure.better}"
     if means[best.name] == means[second.name]:
         start = f"{best.name} and {second.name} are equal"
     elif is_clear is False:
@@ -234,7 +234,7 @@ def _populations(runs: Sequence[Compared]) -> str:
     ]
     why = "; ".join(reasons[:_MOST_REASONS]) or "the flags do not say why"
     return (
-        f"No verdict: the runs have {len(groups)} different populations "
+        f"No ranking: the runs have {len(groups)} different populations "
         f"({' | '.join(map(', '.join, groups.values()))}), so their results are not "
         f"comparable ({why}). Repeat one of them on the other's population."
     )
@@ -307,7 +307,7 @@ def unstated(run: Compared) -> str:
 
 
 def _caution(best: Compared, second: Compared) -> list[str]:
-    """Returns a line on a lead that was not had at the same guarantee, or nothing."""
+    """Returns a line on a lead at a larger cost in privacy, or nothing."""
     mains = [
         run.statement.main_guarantees[:1] if run.statement is not None else ()
         for run in (best, second)

@@ -85,7 +85,7 @@ def _found(name: str, table: pd.DataFrame) -> str:
     if not len(table) or not texts.shape[1]:
         return f"{len(table):,} {name} found."
     first = ", ".join(map(str, texts.iloc[:, 0].head(_NUM_NAMED)))
-    return f"{len(table):,} {name} found, first of all {first}."
+    return f"{len(table):,} {name} found, the first ones: {first}."
 
 
 def _add_part(
@@ -101,5 +101,5 @@ def _add_part(
             shown = table.head(_NUM_SHOWN)
             section.table(f"{name}.csv", table, caption, shown=shown)
     if set(metrics.select_dtypes("number")) - {*page.KEYS}:
-        section = report.section(f"{whose} metrics, round by round", covered=covered)
+        section = report.section(f"{whose} metrics by round", covered=covered)
         section.metrics(metrics)

@@ -218,7 +218,7 @@ class FitReport:
             files.write_text(_LENGTHS_FILE, lines)
         flagfile = run_record.flagfile(_flags(simulated))
         files.write_text(_FLAGFILE, flagfile)
-        report = page.Page(directory, "The law of a population's words")
+        report = page.Page(directory, "Word law of a population")
         law = self.fit.law
         numbers = self.numbers(rng)
         report.summary(
@@ -226,23 +226,23 @@ class FitReport:
             f"on average. Own words: Pitman-Yor with discount {law.discount:.3g} and "
             f"concentration {law.concentration:.3g}; shared: {law.common_discount:.3g} "
             f"and {law.common_concentration:.4g}.",
-            privacy="Privacy: none: the law and the words are of the text itself",
+            privacy="Privacy: none: the law and the words come from the raw text",
             advice=_advice(self.misses(numbers)),
             next_command="federated_hh.run_triehh --epsilon=4 "
             f"--flagfile={shlex.quote(str(files.path / _FLAGFILE))}",
         )
-        section = report.section("The law", covered=False)
+        section = report.section("Law", covered=False)
         section.text(
             _LAW.format(shown=self._shown(), lengths=_LENGTHS[wanted.words_law])
         )
         section.table("law.csv", self.parameters(numbers))
-        section = report.section("The data beside the law", covered=False)
+        section = report.section("Data and law compared", covered=False)
         section.text(_NUMBERS.format(simulations=len(self.fit.simulated)))
         section.table("numbers.csv", numbers)
         compared = (self.rows, self.fit.simulated[0])
         for name, plot in _PLOTS.items():
             section.plot(f"{name}.png", _draw(*plot, compared))
-        section = report.section("Simulate it at any size", covered=False)
+        section = report.section("Simulation at any size", covered=False)
         section.text(_SIMULATE.format(path=files.path / _FLAGFILE, flagfile=flagfile))
         report.how_it_was_made()
         return report.write()
@@ -362,21 +362,21 @@ _PLOTS = {
         _words,
     ),
     "distinct_words": (
-        "How distinct words grow",
+        "Growth of distinct words",
         "words of a client",
         "distinct ones",
         "log",
         _distinct,
     ),
     "holders": (
-        "How clients share words",
+        "Clients per word",
         "rank of the word",
         "share of the clients that have it",
         "log",
         _holders,
     ),
     "times": (
-        "How often a holder has a word",
+        "Uses of a word per holder",
         "clients that have the word",
         "times",
         "linear",

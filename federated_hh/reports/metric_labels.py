@@ -46,6 +46,10 @@ _UNITS = {
     "rho": "rho (zCDP)",
     "epsilon": "epsilon",
 }
+# Counted things, by a word of a metric's name.
+_COUNTED = re.compile(
+    "words|prefixes|votes|clients|candidates|reports|cells|fragments|devices|attempts"
+)
 _SHARES = {*LABELS, *KEYBOARD_LABELS, *LABELS.values(), *KEYBOARD_LABELS.values()}
 _SHARES -= {"loss"}
 _SHARE = re.compile(
@@ -59,15 +63,15 @@ def label(metric: str) -> str:
     Args:
         metric: Name of a column, such as `held_out_one_suggestion`.
     """
-    judged = metric.removeprefix("held_out_")
-    shown = KEYBOARD_LABELS.get(judged, judged.replace("_", " "))
-    return shown if judged == metric else f"held-out clients: {shown}"
+    bare = metric.removeprefix("held_out_")
+    shown = KEYBOARD_LABELS.get(bare, bare.replace("_", " "))
+    return shown if bare == metric else f"held-out clients: {shown}"
 
 
 def is_share(metric: str) -> bool:
     """Returns whether a metric is a share, shown in percent."""
-    judged = metric.removeprefix("held_out_")
-    return judged in _SHARES or bool(_SHARE.fullmatch(judged))
+    bare = metric.removeprefix("held_out_")
+    return bare in _SHARES or bool(_SHARE.fullmatch(bare))
 
 
 def is_loss(metric: str) -> bool:
@@ -76,13 +80,14 @@ def is_loss(metric: str) -> bool:
 
 
 def unit(metric: str) -> str:
-    """Returns the label of a metric's axis: its unit, "number" where it is a count."""
+    """Returns the label of a metric's axis: its unit, or the things that it counts."""
     if is_share(metric):
         return "share"
     for ending, known in _UNITS.items():
         if metric == ending or metric.endswith(f"_{ending}"):
             return known
-    return "number"
+    counted = _COUNTED.search(metric)
+    return counted[0] if counted else "number"
 
 
 def shown(metric: str, value: float) -> str:

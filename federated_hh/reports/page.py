@@ -40,6 +40,7 @@ class Summary:
         found: The result, or its quality, in a sentence or two.
         privacy: The line "Privacy: ...", with the guarantee or the reason of none;
             empty for a run without private data.
+        meaning: The guarantee's meaning in a sentence.
         report: The path of the page.
         advice: Reason of a poor result, and a remedy; empty for a good one.
         next_command: The next command; empty where nothing follows.
@@ -49,13 +50,14 @@ class Summary:
     found: str
     privacy: str
     report: str
+    meaning: str = ""
     advice: str = ""
     next_command: str = ""
     further: Sequence[str] = ()
 
     def __str__(self) -> str:
         named = {"Report": self.report, "Next": self.next_command}
-        lines = [self.found, *self.further, self.advice, self.privacy]
+        lines = [self.found, *self.further, self.advice, self.privacy, self.meaning]
         lines = [line for line in lines if line]
         lines += [f"{name}: {text}" for name, text in named.items() if text]
         return "\n".join(lines)
@@ -65,6 +67,7 @@ if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
 
 _NUM_PANELS = 5  # of one picture
+_DETAILS = "Details: all guarantees, adjacencies, assumptions, accounting, parameters"
 # What a run directory holds of itself, in either part.
 _OWN_FILES = {"run.json", "flags.txt", "facts.json", "metrics.csv", "report.html"}
 _OWN_FILES |= {"checkpoint.jsonl", "README.txt", "summary.json"}
@@ -173,6 +176,7 @@ class Page:
         self._writes: dict[tuple[bool, str], Callable[[], None]] = {}
         self._summary: dict[str, str] = {}
         self._privacy = ""
+        self._meaning = ""
 
     def summary(
         self,
@@ -235,14 +239,16 @@ class Page:
             functools.partial(self._directory.write_statement, statement, stem),
             covered=True,
         )
-        self._privacy = self._privacy or statement.headline()
+        if not self._privacy:
+            self._privacy = statement.headline()
+            self._meaning = statement.in_words()
         # The section has its own title, and the page is one level above.
         body = statement.to_markdown().partition("\n")[2]
-        section = self.section(title, covered=True)
+        front, mark, details = body.replace("\n## ", "\n### ").partition("\n### ")
         rows = statement.guarantee_rows()
-        if rows:
-            section.guarantees(rows)
-        return section.text(body.replace("\n## ", "\n### "))
+        shown = [page_blocks.guarantees(rows)] if rows else []
+        section = self.section(title, covered=True).text(front)
+        return section.fold(_DETAILS, mark + details, *shown)
 
     def how_it_was_made(self) -> Section:
         """Shows code, packages, flags, the key's digest, and how to run it again."""
@@ -253,10 +259,11 @@ class Page:
             if run["noise_key"]["is_secret"]
             else "a key that follows from --seed, as the data are synthetic"
         )
-        return self.section("How it was made", covered=True).text(
+        return self.section("Reproduction", covered=True).fold(
+            "Code, packages, flags and the command that repeats the run",
             f"Code {run['version']}, Python {run['python']}; {packages}. Noise: from "
             f"{key}.\n\n```\n{run_record.flagfile(run['flags'])}```\n\n"
-            f"{self._again()}"
+            f"{self._again()}",
         )
 
     def _again(self) -> str:
@@ -269,7 +276,7 @@ class Page:
             words.append(f"--noise_key_file={path / run_record.KEY_FILE}")
         program = installation.command(run["program"])
         command = " ".join([program, *map(shlex.quote, words)])
-        return f"Again, to the bit:\n\n```\n{command}\n```\n"
+        return f"The same run again, bit for bit:\n\n```\n{command}\n```\n"
 
     def add_file(
         self,
@@ -319,6 +326,7 @@ class Page:
         summary = Summary(
             **{"found": "", **self._summary},
             privacy=self._privacy,
+            meaning=self._meaning,
             report=str(self._directory.path / run_directory.REPORT_FILE),
         )
         # What was found is ground truth in part. Paths stay out: a run may be moved.
@@ -349,11 +357,7 @@ def html(
         subtitle=subtitle,
         summary=summary,
         first_rows=page_blocks.FIRST_ROWS,
-        has_long=any(
-            isinstance(block, page_blocks.Table) and block.is_long
-            for section in sections
-            for block in section.blocks
-        ),
+        has_long=any(page_blocks.has_long_table(each.blocks) for each in sections),
         sections=sections,
     )
 

@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import markdown
 import markupsafe
@@ -19,7 +19,8 @@ from federated_hh.reports import fonts, metric_labels, plots
 if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
 
-FIRST_ROWS = 30  # of a table that are shown before "show all"
+FIRST_ROWS = 10  # of a table that are shown before "show all"
+_NARROW_COLUMNS = 5  # of a table that takes half of a wide page
 _MOST_WORDS = 2_000  # of a trie
 # Outside tags: browsers break lines after the hyphen of an exponent.
 _EXPONENT = re.compile(r"\d[\d.]*e-\d+(?![^<]*>)")
@@ -113,8 +114,11 @@ def _column(name: str, values: pd.Series) -> list[str]:
     """
     if pd.api.types.is_float_dtype(values):
         if metric_labels.is_share(name):
-            cells = _column("", 100 * values)
-            return [f"{cell}%" if cell != "–" else cell for cell in cells]
+            decimals = _decimals_of_percents(100 * values[np.isfinite(values)].abs())
+            return [
+                f"{value:.{decimals}%}" if np.isfinite(value) else tables.shown(value)
+                for value in values
+            ]
         if metric_labels.is_loss(name):
             return [metric_labels.shown(name, value) for value in values]
         known = values[np.isfinite(values) & (values != 0)].abs()
@@ -125,6 +129,16 @@ def _column(name: str, values: pd.Series) -> list[str]:
                 for value in values
             ]
     return [tables.shown(value) for value in values]
+
+
+def _decimals_of_percents(known: pd.Series) -> int:
+    """Returns one or two decimals; below 1% as many as make three digits."""
+    largest = known.max() if len(known) else 0
+    if (known == known.round()).all():
+        return 0
+    if largest >= 10:
+        return 1
+    return 2 if largest >= 1 else 2 - math.floor(math.log10(largest))
 
 
 def _decimals(known: pd.Series) -> int | None:
@@ -138,6 +152,11 @@ def _decimals(known: pd.Series) -> int | None:
     while decimals and (known.round(decimals - 1) == known.round(decimals)).all():
         decimals -= 1
     return decimals
+
+
+def guarantees(rows: Sequence[Mapping[str, str]]) -> Table:
+    """Returns a table of guarantees, a row each, as `Guarantee.row` has it."""
+    return Table("", pd.DataFrame(rows), printed=("epsilon", "delta"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,6 +231,27 @@ def _node(prefix: str, is_word: bool) -> str:
     return f'<span class="{kind}">{markupsafe.escape(prefix)}</span>'
 
 
+@dataclasses.dataclass(frozen=True)
+class Fold:
+    """Blocks that a reader opens by their title."""
+
+    title: str
+    blocks: Sequence["Block"]
+    kind = "fold"
+
+
+Block: TypeAlias = Text | Table | Picture | Tree | Fold
+
+
+def has_long_table(blocks: Sequence[Block]) -> bool:
+    """Returns whether a table of some blocks shows its first rows only."""
+    return any(
+        has_long_table(block.blocks) if isinstance(block, Fold) else block.is_long
+        for block in blocks
+        if isinstance(block, Fold | Table)
+    )
+
+
 class Section:
     """A part of a page, with its blocks; its methods return it.
 
@@ -225,7 +265,17 @@ class Section:
     def __init__(self, title: str, covered: bool):
         self.title = title
         self.covered = covered
-        self.blocks: list[Text | Table | Picture | Tree] = []
+        self.blocks: list[Block] = []
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it takes a wide window's whole width, and not a half of it."""
+        shown = [b for b in self.blocks if isinstance(b, Picture | Table)]
+        return len(shown) > 1 or any(
+            isinstance(block, Fold)
+            or (isinstance(block, Table) and len(block.columns) > _NARROW_COLUMNS)
+            for block in self.blocks
+        )
 
     def text(self, source: str) -> Self:
         """Shows Markdown. HTML in it is shown, not obeyed."""
@@ -239,10 +289,20 @@ class Section:
         self.blocks.append(Table(caption, table, names=names))
         return self
 
+    def fold(self, title: str, source: str, *blocks: Block) -> Self:
+        """Shows details on demand: blocks, and Markdown below them.
+
+        Args:
+            title: The line that opens them.
+            source: Markdown.
+            *blocks: Blocks above it.
+        """
+        self.blocks.append(Fold(title, (*blocks, Text(source))))
+        return self
+
     def guarantees(self, rows: Sequence[Mapping[str, str]]) -> Self:
         """Shows guarantees, a row each, as `Guarantee.row` has it."""
-        table = pd.DataFrame(rows)
-        self.blocks.append(Table("", table, printed=("epsilon", "delta")))
+        self.blocks.append(guarantees(rows))
         return self
 
     def tree(self, words: Sequence[str]) -> Self:

@@ -294,7 +294,7 @@ def told_and_drawn(
         elif len(rounds):
             place = "The same in every round"
             if len(rounds) == 1:
-                place = f"Of round {rounds[0]} only"
+                place = f"Only in round {rounds[0]}"
             value = known[name].iloc[0]
             if known[name].nunique() > 1:
                 value = float(known[name].mean())

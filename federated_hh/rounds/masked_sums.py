@@ -126,9 +126,9 @@ class MaskedSums:
                 f"{memory.readable(available)} are available: {mend}"
             )
         logging.info(
-            "Sums are masked: each of %s clients has %s neighbours, any %s of whom "
-            "can open its secrets; %s clients may drop out and %s may collude with "
-            "the server. About %.2g s per round.",
+            "Secure sums by masks: %s clients with %s neighbours each, any %s of "
+            "which can recover its secrets; at most %s may drop out and %s collude "
+            "with the server. About %.2g s a round.",
             f"{num_clients:,}",
             f"{found.neighbours:,}",
             f"{found.threshold:,}",
@@ -209,13 +209,13 @@ class MaskedSums:
         if math.isinf(found.log2_insecure):
             chance = "without exception, as too few collude and drop out for one"
         sentence = (
-            f"Sums are masked (docs/masked_sum.md): of {num_clients:,} clients each "
-            f"has {found.neighbours:,} neighbours, of whom any {found.threshold:,} "
-            "open what it shared. That hides single contributions from a server that "
-            f"follows the protocol, with up to {needs.most_corrupt:,} clients who "
-            f"collude with it and up to {needs.most_gone:,} who drop out, {chance}. "
-            "The guarantee does not rest on it. It counts those who were asked; that "
-            "somebody drops out must not depend on what is on the device."
+            f"Sums are masked (docs/masked_sum.md): each of {num_clients:,} clients "
+            f"has {found.neighbours:,} neighbours, any {found.threshold:,} of which "
+            "can recover its secrets. This hides single contributions from a server "
+            f"that follows the protocol, with up to {needs.most_corrupt:,} clients "
+            f"that collude with it and up to {needs.most_gone:,} that drop out, "
+            f"{chance}. The guarantee does not rest on it. It counts all asked "
+            "clients; dropping out must not depend on a device's data."
         )
         setting = statement.setting.replace(
             statement_lib.SUMMED_IN_THE_CLEAR, "here a masking protocol computes it"

@@ -27,8 +27,9 @@ from federated_hh.runtime import stops
 
 S = TypeVar("S")
 _CHECKPOINT = "checkpoint-{:09d}.npz"
-# Seconds of rounds that share a line of the log, after the first repeat.
+# Seconds of rounds that share a line of the log, after the first rounds.
 _QUIET_SECONDS = 5
+_FIRST_ROUNDS = 10
 # The parts of a finished repeat's state that are kept.
 _KEPT = ("state", "sampler_state")
 
@@ -270,8 +271,11 @@ class _Loop(Generic[S]):
         most = self._algorithm.max_rounds
         self._seconds.append(seconds)
         self._unlogged += seconds
-        # Quick rounds of later repeats say nothing new.
-        if row["repeat"] and not is_last and self._unlogged < _QUIET_SECONDS:
+        # Other quick rounds say nothing new.
+        is_due = not row["repeat"] and (
+            row["round"] <= _FIRST_ROUNDS or row["round"] % _FIRST_ROUNDS == 0
+        )
+        if not is_due and not is_last and self._unlogged < _QUIET_SECONDS:
             return
         self._unlogged = 0.0
         left = ""
@@ -356,7 +360,7 @@ class _Loop(Generic[S]):
             for field in dataclasses.fields(steps.Progress)
         }
         logging.info(
-            "Continuing repeat %d after round %d.",
+            "Resuming repeat %d after round %d.",
             values["repeat"] + 1,
             values["rounds"],
         )

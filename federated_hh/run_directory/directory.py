@@ -41,9 +41,9 @@ _SIMULATOR_DIR = "simulator"
 _SECRET_DIR = "secret"
 CHECKPOINT_FILE = f"{_SIMULATOR_DIR}/{_CHECKPOINT_FILE}"
 _README = (
-    "What only the simulator knows: exact counts, ground truth, scores, checkpoints, "
-    "the data's fingerprint. No guarantee covers it: where the data are real, it does "
-    "not leave the house.\n"
+    "The simulator's knowledge: exact counts, ground truth, scores, checkpoints, the "
+    "data's fingerprint. No guarantee covers it: if the data are real, do not share "
+    "it.\n"
 )
 
 
@@ -58,6 +58,9 @@ class Statement(Protocol):
 
     def headline(self) -> str:
         """Returns the guarantee as one line."""
+
+    def in_words(self) -> str:
+        """Returns the main guarantee's meaning in a sentence."""
 
     def guarantee_rows(self) -> list[dict[str, str]]:
         """Returns a row for each guarantee."""

@@ -267,20 +267,20 @@ def summary(prepared: Prepared) -> str:
     found = ""
     if setting.holders is not None:
         found = (
-            f" A value that {setting.holders:,} devices report ({setting.share:.2%}) "
-            "is found nine times in ten."
+            f" A value is found with probability 0.9 if {setting.holders:,} devices "
+            f"report it ({setting.share:.2%})."
         )
     is_real = isinstance(algorithm.devices, fleet.DeviceFleet)
     if is_real and sampler.num_clients > _MANY_DEVICES:
         found += (
-            " --devices=vectorised makes the same decisions more than 10 times as fast."
+            " --devices=vectorised is more than 10 times as fast, with equal decisions."
         )
     return (
-        f"{sampler.num_clients:,} devices, {sampler.cohort_size:,} asked a query "
+        f"{sampler.num_clients:,} devices, {sampler.cohort_size:,} a query "
         f"(--cohorts={'everybody' if setting.is_everybody else 'disjoint'}); "
-        f"at most {sizing.counted(setting.queries)} with an aggregate epsilon of "
-        f"{first.aggregate_epsilon:g} (delta {algorithm.approval.policy.delta:g}), "
-        f"each of at least {first.minimum_cohort:,} reports with a local epsilon of "
-        f"{first.local_epsilon:.4g}. The first is about {first.content.num_cells:,} "
-        f"cells.{found}"
+        f"at most {sizing.counted(setting.queries)}. The first has "
+        f"{first.content.num_cells:,} cells, aggregate epsilon "
+        f"{first.aggregate_epsilon:.4g} at delta {algorithm.approval.policy.delta:g}, "
+        f"local epsilon {first.local_epsilon:.4g} a report, and needs "
+        f"{first.minimum_cohort:,} reports.{found}"
     )

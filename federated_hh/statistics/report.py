@@ -62,22 +62,22 @@ def write(
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     part.show(report, algorithm, state)
-    queries = report.section("The queries", covered=True)
+    queries = report.section("Queries", covered=True)
     aggregate, local = statement.guarantees[:2]
     queries.text(
-        "Of all queries that a device answers together: a cohort aggregate epsilon of "
-        f"at most {aggregate.epsilon:g} (delta {aggregate.delta:g}), and a local "
-        f"epsilon of at most {local.epsilon:g}. Of each:"
+        "All queries of a device together: cohort aggregate epsilon at most "
+        f"{aggregate.epsilon:.4g} (delta {aggregate.delta:g}), local epsilon at most "
+        f"{local.epsilon:.4g}. Each query:"
     )
     queries.show(directory.released_metrics())
     part.show_truth(report, algorithm, state, prepared.stored, max_k)
     if device is not None:
-        log = report.section(f"The log of device {device}", covered=False)
-        log.text("Every query that reached it, and the bits that left it.")
+        log = report.section(f"Log of device {device}", covered=False)
+        log.text("All queries that the device received, and the bits that it sent.")
         table = prepared.device_log(device)
         log.table("device_log.csv", table, shown=_shortened(table))
     kind = "real" if isinstance(algorithm.devices, fleet.DeviceFleet) else "vectorised"
-    report.section("The simulation", covered=False).text(
+    report.section("Simulation", covered=False).text(
         f"{prepared.stored.num_devices:,} {kind} devices with "
         f"{prepared.stored.num_events:,} events; "
         f"{directory.metrics()['seconds'].sum():.1f} s of queries."

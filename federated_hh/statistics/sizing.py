@@ -106,10 +106,10 @@ class Setting:
         """Returns the change that lowers the holders' share the most, in a sentence."""
         devices, epsilon = 2 * self.num_devices, 2 * self.epsilon
         changes: dict[str, dict[str, Any]] = {
-            f"Twice the devices ({devices:,})": {"num_devices": devices}
+            f"twice the devices ({devices:,})": {"num_devices": devices}
         }
         if epsilon <= _MOST_EPSILON:
-            changes[f"An epsilon of {epsilon:g}"] = {"epsilon": epsilon}
+            changes[f"an epsilon of {epsilon:g}"] = {"epsilon": epsilon}
         if self.queries > 1 and not self.is_everybody:
             changes["--cohorts=everybody"] = {"is_everybody": True}
         settings = {k: dataclasses.replace(self, **v) for k, v in changes.items()}
@@ -117,10 +117,10 @@ class Setting:
         if self.holders is None or best.share >= self.share:
             return ""
         return (
-            f"Found nine times in ten: a value that {self.holders:,} of "
-            f"{self.num_devices:,} devices report ({self.share:.2%}). {name} would "
-            f"help most of {len(changes)} changes computed: {best.holders:,} of "
-            f"{best.num_devices:,} ({best.share:.2%})."
+            f"A value is found with probability 0.9 if {self.holders:,} of "
+            f"{self.num_devices:,} devices report it ({self.share:.2%}). Most helpful "
+            f"change: {name}, for {best.holders:,} of {best.num_devices:,} "
+            f"({best.share:.2%})."
         )
 
 

@@ -52,7 +52,7 @@ def guarantees(
         "",
         text,
         "",
-        *statement.to_markdown().splitlines()[4:],
+        *statement.to_markdown().splitlines()[2:],
     ]
     table = pd.DataFrame(rows).replace("", None)
     return {

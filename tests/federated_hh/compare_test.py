@@ -1,4 +1,4 @@
-"""Tests of the page that has runs side by side."""
+"""Tests of the page that compares runs."""
 
 import pathlib
 import subprocess
@@ -104,7 +104,7 @@ class CompareTest(absltest.TestCase):
             compared.Compared.read(path, name)
             for path, name in zip(paths, compare.names_of(paths), strict=True)
         ]
-        found, last, curves, privacy, given = compare.sections(runs)
+        found, privacy, last, curves, given = compare.sections(runs)
         (table,) = found.blocks
         rows = [row[:3:2] for row in table.rows]
         self.assertEqual(rows, [["a", "loss 4.5"], ["b", "loss 3.75"]])
@@ -117,7 +117,7 @@ class CompareTest(absltest.TestCase):
         output = self.scratch / "compare.html"
         with flagsaver.as_parsed(output=str(output)):
             compare.main(["compare", *paths])
-        self.assertIn("2 runs side by side", output.read_text())
+        self.assertIn("Comparison of 2 runs", output.read_text())
 
     def test_a_run_that_is_not_finished_is_shown_as_far_as_it_is(self):
         paths = [
@@ -125,20 +125,20 @@ class CompareTest(absltest.TestCase):
             self.run_of("b", epsilon=2.0, rate=0.5, finished=False),
         ]
         runs = [compared.Compared.read(path, path[-1]) for path in paths]
-        found, last, _, privacy, given = compare.sections(runs)
+        found, privacy, last, _, given = compare.sections(runs)
         self.assertIn("running", found.blocks[0].data["status"].tolist())
         self.assertIn("b: no statement yet", privacy.blocks[1].source)
         self.assertEqual(given.blocks[0].source, "None.")
         self.assertEqual(last.blocks[0].rows, [["loss", "4.500", ""]])
 
-    def verdict(self, *paths):
+    def ranking(self, *paths):
         pairs = zip(paths, compare.names_of(paths), strict=True)
-        return compared.verdict([compared.Compared.read(*pair) for pair in pairs])
+        return compared.ranking([compared.Compared.read(*pair) for pair in pairs])
 
     def test_the_run_that_found_more_is_named_at_its_guarantee(self):
         less = self.run_of("less", epsilon=2.0, rate=0.5, words=[10, 20, 30])
         more = self.run_of("more", epsilon=4.0, rate=0.5, words=[13, 24, 35])
-        first, *prices, caution = self.verdict(less, more)
+        first, *prices, caution = self.ranking(less, more)
         # By hand: differences 3, 4, 5: 4 +- 4.303 / sqrt(3).
         self.assertEqual(
             first,
@@ -171,7 +171,7 @@ class CompareTest(absltest.TestCase):
     def test_other_seeds_are_not_paired(self):
         few = self.run_of("few", epsilon=2.0, rate=0.5, words=[10, 20, 30])
         many = self.run_of("many", epsilon=2.0, rate=0.5, words=[13, 24, 35], seed=2)
-        first, *rest = self.verdict(few, many)
+        first, *rest = self.ranking(few, many)
         self.assertStartsWith(first, "No clear difference between many and few.")
         self.assertIn("not paired: different seed", first)
         self.assertLen(rest, 2)  # at one epsilon nothing is to be said of it
@@ -180,15 +180,15 @@ class CompareTest(absltest.TestCase):
         few = self.run_of("few", epsilon=2.0, rate=0.5, words=[10, 20])
         same = self.run_of("same", epsilon=2.0, rate=0.5, words=[11, 21])
         more = self.run_of("more", epsilon=2.0, rate=0.5, words=[90, 80], clients=4000)
-        first, *prices = self.verdict(few, same, more)
+        first, *prices = self.ranking(few, same, more)
         self.assertEqual(
             first,
-            "No verdict: the runs have 2 different populations (few, same | more), so "
+            "No ranking: the runs have 2 different populations (few, same | more), so "
             "their results are not comparable (--num_clients: few 3000, same 3000, "
             "more 4000). Repeat one of them on the other's population.",
         )
         self.assertLen(prices, 3)
-        self.assertNotIn("No verdict", self.verdict(few, same)[0])
+        self.assertNotIn("No ranking", self.ranking(few, same)[0])
 
     def test_pages_of_different_runs_have_different_names(self):
         paths = [self.run_of(name, epsilon=2.0, rate=0.5) for name in "abc"]
@@ -217,7 +217,7 @@ class CompareTest(absltest.TestCase):
     def test_less_loss_is_better(self):
         one = self.run_of("one", epsilon=2.0, rate=0.5, losses=[4.5])
         two = self.run_of("two", epsilon=2.0, rate=0.5, losses=[4.125])
-        first, *_ = self.verdict(one, two)
+        first, *_ = self.ranking(one, two)
         self.assertEqual(
             first,
             "two has less loss. Held-out loss: two 4.125; one 4.500. Lead over one: "
@@ -225,15 +225,15 @@ class CompareTest(absltest.TestCase):
         )
         one = self.run_of("more", epsilon=2.0, rate=0.5, losses=[4.5, 4.75])
         two = self.run_of("less", epsilon=2.0, rate=0.5, losses=[4.125, 4.375])
-        first, *_ = self.verdict(one, two)  # differences by repeat are equal
+        first, *_ = self.ranking(one, two)  # differences by repeat are equal
         self.assertIn("95% interval: +0.375 to +0.375 (2 repeats, paired", first)
 
-    def test_no_verdict_without_a_measure(self):
+    def test_no_ranking_without_a_measure(self):
         words = self.run_of("words", epsilon=2.0, rate=0.5, words=[3])
         loss = self.run_of("loss", epsilon=2.0, rate=0.5, losses=[4.5])
         begun = self.run_of("begun", epsilon=2.0, rate=0.5, finished=False)
-        self.assertIn("no measure of quality in common", self.verdict(words, loss)[0])
-        self.assertIn("not complete: begun.", self.verdict(words, begun)[0])
+        self.assertIn("no quality measure in common", self.ranking(words, loss)[0])
+        self.assertIn("not complete: begun.", self.ranking(words, begun)[0])
 
     def test_names_are_the_shortest_that_tell_apart(self):
         self.assertEqual(compare.names_of(["/x/a", "/x/b"]), ["a", "b"])

@@ -61,12 +61,12 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         whole, killed = self.scratch / "whole", self.scratch / "killed"
         first = _run(*_SMALL, self.cache, f"--output_dir={whole}")
         self.assertEqual(first.returncode, 0, first.stderr)
-        self.assertIn("words found, first of all ", first.stdout)
+        self.assertIn("words found, most frequent first: ", first.stdout)
         self.check_run_directory(whole)
         self.kill_in_mid_run(killed)
         again = _run("--resume", self.cache, f"--output_dir={killed}")
         self.assertEqual(again.returncode, 0, again.stderr)
-        self.assertIn("Continuing repeat 1", again.stderr)
+        self.assertIn("Resuming repeat 1", again.stderr)
         for name in (*_RELEASED, *_TABLES, *_PLOTS):
             with self.subTest(name):
                 self.assertEqual(
@@ -156,7 +156,9 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         coverage = pd.read_csv(self.scratch / "out" / "simulator" / "coverage.csv")
         self.assertEqual(coverage["coverage"].tolist(), [6 / 8])
         # Sixty clients have five for each of twelve levels.
-        longer = "Most would help: --max_depth=12 with --cohort_size=5. Words of more"
+        longer = (
+            "Most helpful change: --max_depth=12 with --cohort_size=5. Words of more"
+        )
         self.assertIn(longer, result.stdout)
         # All clients were in a cohort: nobody is left to count.
         self.assertTrue(coverage["estimated_coverage"].isna().all())
@@ -252,7 +254,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             self.assertEqual(guarantee["delta"], 1e-10)
         text = " ".join(statement["assumptions"])
         self.assertIn("one level of each of the 3 repeats", text)
-        self.assertNotIn("No user takes part", text)
+        self.assertNotIn("No client takes part", text)
         anonymity = pd.read_csv(path / "anonymity.csv")
         self.assertIn("in each of 3 repeats", anonymity["name"].iloc[-1])
         self.assertNotIn("proved", anonymity.columns)
@@ -310,7 +312,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         )
         self.assertEqual(first.returncode, 0, first.stderr)
         with self.subTest("what was not given is chosen, said and recorded"):
-            chosen = "Not given, and chosen for 300 clients: --max_prefixes=20."
+            chosen = "Chosen for 300 clients: --max_prefixes=20."
             self.assertIn(chosen, first.stderr)
             self.assertIn("--max_prefixes=20\n", (path / "flags.txt").read_text())
             metrics = pd.read_csv(path / "metrics.csv")

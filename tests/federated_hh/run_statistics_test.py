@@ -66,7 +66,7 @@ class RunStatisticsTest(absltest.TestCase):
         local = sum(metrics["local_epsilon"])
         self.assertAlmostEqual(privacy["guarantees"][1]["epsilon"], local)
         page = (path / "report.html").read_text()
-        for text in ("The queries", "The log of device 7", "against the truth"):
+        for text in ("Queries", "Log of device 7", "True counts"):
             self.assertIn(text, page)
 
     def test_two_servers_add_up_who_stays(self):
@@ -112,7 +112,7 @@ class RunStatisticsTest(absltest.TestCase):
             for name in files:
                 self.assertTrue((path / name).exists(), name)
             page = (path / "report.html").read_text()
-            self.assertIn("a cohort aggregate epsilon of", page)
+            self.assertIn("cohort aggregate epsilon at most", page)
 
     def test_recipes_are_asked_as_they_are(self):
         good = json.loads(_FIGURE_4.read_text())
@@ -205,8 +205,8 @@ class RunStatisticsTest(absltest.TestCase):
                 self.assertLess(
                     abs(row["share"] - share), 5 * row["stderr"] / row["estimate"]
                 )
-            self.assertRegex(done.stdout, r"first of all Oslo \([0-9.]+%\), New York")
-            self.assertIn("would help most", done.stdout)
+            self.assertRegex(done.stdout, r"largest first: Oslo \([0-9.]+%\), New York")
+            self.assertIn("Most helpful change", done.stdout)
             self.assertIn("400 devices, 400 asked a query", done.stderr)
             # The rows are somebody's.
             self.assertIn("The key of secret draws", done.stderr)

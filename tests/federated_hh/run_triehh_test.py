@@ -77,7 +77,7 @@ class RunTrieHHTest(parameterized.TestCase):
         first = _run(*small, f"--output_dir={whole}")
         self.assertEqual(first.returncode, 0, first.stderr)
         self.assertIn("words found", first.stdout)
-        self.assertRegex(first.stderr, "chosen for 4,000 clients and --epsilon=8: --th")
+        self.assertRegex(first.stderr, "Chosen for 4,000 clients and --epsilon=8: --th")
         with self.subTest("quick rounds of later repeats are one line"):
             logged = [first.stderr.count(f"repeat {i} of 2, round") for i in (1, 2)]
             self.assertLess(logged[1], logged[0])
@@ -217,7 +217,7 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertNotIn("cuda", result.stderr.lower())
         statement = json.loads((self.scratch / "out" / "privacy.json").read_text())
-        self.assertIn("Most would help: --max_length=10, at epsilon", result.stdout)
+        self.assertIn("Most helpful change: --max_length=10, at epsilon", result.stdout)
         self.assertEqual(statement["parameters"]["redraws_each_round"], "yes")
         self.assertEqual(statement["basis"], "realised")
         self.assertEqual(

@@ -168,7 +168,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
             *long,
             cwd=self.scratch / "elsewhere",
         )
-        goes_on = "Continuing repeat 1 after round"
+        goes_on = "Resuming repeat 1 after round"
         killed = process.kill_once(lambda: goes_on in process.errors())
         self.assertIn(goes_on, killed.stderr)
 

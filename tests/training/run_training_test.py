@@ -99,7 +99,7 @@ class RunTrainingTest(absltest.TestCase):
             prediction[1], r"^see you \[\S+\] [\d.]+%\nsee you \[\S+\] [\d.]+%\n$"
         )
         self.assertEqual(code, 0, errors)
-        self.assertRegex(errors, "Continuing repeat 1 after round [246]")
+        self.assertRegex(errors, "Resuming repeat 1 after round [246]")
         for name in (
             "privacy.json",
             "privacy.md",
@@ -188,7 +188,7 @@ class RunTrainingTest(absltest.TestCase):
         )
         page = (path / "report.html").read_text()
         released, truth = page.split("The simulator's knowledge", 1)
-        self.assertIn("<h2>What is released", released)
+        self.assertIn("<h2>Released model", released)
         self.assertLess(truth.index("<img"), truth.index("<table"))
         for text in (
             "words by frequency alone",
@@ -286,7 +286,7 @@ class RunTrainingTest(absltest.TestCase):
         code, _, errors = done["refused"]
         self.assertEqual(code, 2, errors)
         self.assertRegex(
-            errors, "for 60 training clients: --mechanism=blt --cohort_size="
+            errors, "Chosen for 60 training clients: --mechanism=blt --cohort_size="
         )
         self.assertRegex(errors, "error: the noise drowns this run: .*No setting saves")
         self.assertFalse((self.scratch / "refused").exists())

@@ -45,10 +45,8 @@ class Baseline:
     def __str__(self) -> str:
         """Returns a line for the log."""
         text = metric_names.text(self.metrics)
-        where = "On the same places"
-        if self.is_expected:
-            where = "By the law of the language"
-        return f"{where}, {self.name}: {text}."
+        expected = " (expected)" if self.is_expected else ""
+        return f"Baseline, {self.name}{expected}: {text}."
 
 
 def ngrams_of(

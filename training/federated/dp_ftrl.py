@@ -251,8 +251,8 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
     def progress(self, row: Mapping[str, float | int]) -> str:
         """Returns a round's line in the log."""
         text = (
-            f"clip norm {row['clip_norm']:.3g}, update norm {row['update_norm']:.3g}, "
-            f"epsilon {row['epsilon']:.3g}"
+            f"clip norm {row['clip_norm']:.3g}, norm of the noisy mean update "
+            f"{row['update_norm']:.3g}, epsilon so far {row['epsilon']:.3g}"
         )
         if math.isfinite(row.get("held_out_loss", math.nan)):
             held_out = {n: row[f"held_out_{n}"] for n in metric_names.LABELS}

@@ -114,8 +114,8 @@ def examine(
     elif record is None or shared is None or not shared:
         if shared is not None:
             logging.info(
-                "The initial model's text shares no client id with this run's "
-                "population, and none of its %s (of %s) sentences that have %s.",
+                "The initial model's text shares no client id and none of the %s of %s "
+                "sentences of this run's population that have %s.",
                 f"{shared.compared:,}",
                 f"{text.num_sentences:,}",
                 _WORDS,
@@ -136,7 +136,9 @@ def examine(
             f"those clients (--drop_users{_who_shares(record, text)}), or give "
             "--allow_shared_text, and the statement will say that text is shared."
         )
-    logging.warning("The initial model shares with this run's population %s.", found)
+    logging.warning(
+        "The initial model was trained on data of this run's population: %s.", found
+    )
     return Finding(
         f"{_made_of(record)}, and it shares with this run's clients {stated}.",
         (

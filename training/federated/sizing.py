@@ -251,11 +251,10 @@ class NoiseCheck:
             if options.max_participation is not None:
                 limits += f", MaxP {options.max_participation:,}"
         return (
-            f"Noise multiplier z = {z:.4g}, {limits}. A round's noise is as long as "
-            f"{self.length:.3g} clipped updates; after {options.num_rounds:,} rounds "
-            f"it is {self.ratio:.2g} of the longest way that clipped updates can take "
-            "the model "
-            f"(at {LEARNS:g} a model learns, above {DROWNS:g} it does not)."
+            f"Noise multiplier z = {z:.4g}, {limits}. The noise of a round has the "
+            f"norm of {self.length:.3g} clipped updates. After {options.num_rounds:,} "
+            f"rounds it is {self.ratio:.2g} of the largest possible change of the "
+            f"model (a model learns up to {LEARNS:g}, and not above {DROWNS:g})."
         )
 
     @property
@@ -309,9 +308,9 @@ class NoiseCheck:
         epsilon = self.epsilon
         if self.ratio <= LEARNS or not 0 < epsilon <= 500:
             if has_public_text:
-                return "The noise hardly limits it; a larger model may help most."
+                return "The noise hardly matters; a larger model may help most."
             return (
-                "The noise hardly limits it; public text to begin with (scripts/run "
+                "The noise hardly matters; pretraining on public text (scripts/run "
                 "pretrain) would help most."
             )
         best = self.best(epsilon)
@@ -320,9 +319,9 @@ class NoiseCheck:
         if ratio > self.ratio / 2:
             change, ratio = "ten times the clients, in cohorts as large", ratio / 10
         return (
-            f"The noise limits it: {self.ratio:.2g} of the longest way that clients "
-            f"can take the model. Most would help {change}: {ratio:.2g}. A further "
-            "run on these clients adds its epsilon to this one's."
+            f"The noise is {self.ratio:.2g} of the largest possible change of the "
+            f"model. Most helpful change: {change}, for {ratio:.2g}. A further run on "
+            "these clients adds its epsilon to this one's."
         )
 
     def help(self) -> str:

@@ -21,8 +21,8 @@ _MEANINGS = """\
 * *Smart Compose*: its trigger rate, the share of words typed at whose place a
   continuation is offered; and of all offers, those that are right (accuracy) and those
   that are picked. An offer after the last word of a sentence is wrong, and at no word's
-  place. A threshold that is chosen by the picked rate is found on these clients: what
-  stands here is then a point of the model's curve, with intervals of that threshold.
+  place. A threshold chosen by the picked rate is tuned on these clients: the values are
+  then a point of the model's curve, with intervals at that threshold.
 * *word-modified ratio*: of the words typed with inexact touches, those for which the
   decoder's first word is another one: by the prior alone (before), and after the model
   re-ranks the candidates, which all have as many characters as the word. Only words of
@@ -113,27 +113,27 @@ def write(
         notes: Notes for the reader, a sentence or more each.
 
     Returns:
-        Which model suggests best.
+        The run's summary, with the best model.
     """
-    report = page.Page(directory, "On a keyboard")
+    report = page.Page(directory, "Models on a keyboard")
     report.summary(
         _best(scores),
-        privacy="Privacy: none of this comparison: it is of held-out clients' own text",
+        privacy="Privacy: none: the comparison uses held-out clients' own text",
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     section = report.section("Models", covered=False)
     section.file("scores.csv", scores)
     thresholds = {model: e.threshold for model, e in evaluations.items()}
     section.show(
-        shown(scores, thresholds), "With 95% intervals, by the bootstrap over clients"
+        shown(scores, thresholds), "With 95% intervals by bootstrap over clients"
     )
     section.text(_MEANINGS)
     table = curves_table(evaluations)
     compose = report.section("Smart Compose over its threshold", covered=False)
     compose.plot("smart_compose.png", plot_curves(table))
     compose.table("smart_compose.csv", table)
-    evaluated = report.section("The evaluation", covered=False)
-    evaluated.show(pd.DataFrame({"what": [*counts], "number": [*counts.values()]}))
+    evaluated = report.section("Evaluation", covered=False)
+    evaluated.show(pd.DataFrame({"quantity": [*counts], "number": [*counts.values()]}))
     evaluated.text("".join(f"* {note}\n" for note in notes))
     report.how_it_was_made()
     return report.write()

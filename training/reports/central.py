@@ -42,7 +42,7 @@ def write(
         training_report.how_good(last, baselines),
         next_command='training.predict_next_word --model={run} "how are"',
     )
-    model = report.section("The model", covered=False)
+    model = report.section("Scores on held-out clients", covered=False)
     model.text(
         f"After {last['steps']:,} steps of {batch_size:,} sentences each, "
         f"{last['epochs']:.3g} epochs. The plots are over rounds of "
@@ -50,29 +50,26 @@ def write(
     )
     if average is not None:
         model.text(
-            "It is the exponential moving average of the models of all steps, with "
+            "The model is the exponential moving average of all steps' models, with "
             f"decay {average.decay:g}."
         )
     if may_know_held_out:
         model.text(training_report.MAY_KNOW_HELD_OUT)
     training_report.add_held_out(model, metrics, baselines)
-    text = report.section("What it was made of", covered=False)
+    text = report.section("Training text", covered=False)
     texts = ", before that ".join(
         f"`{one.source}` (fingerprint of the prepared text `{one.population[:16]}`): "
         f"{one.num_sentences:,} sentences of {one.num_clients:,} clients"
         for one in reversed(record.texts)
     )
     before = (
-        ""
-        if record.is_whole
-        else "The model that it began with has no record of all its text, so what that "
-        "one was made of is not known. "
+        "" if record.is_whole else "The initial model has no record of all its text. "
     )
     text.text(
-        f"{texts}. {before}The exported model has the n-grams of the "
-        f"text, and hashes of the clients' ids and of all {text_record.NUM_WORDS} "
-        f"known words in a row ({len(record.windows):,} distinct), by which a private "
-        "run that begins with it finds out whether its clients' text is in it."
+        f"{texts}. {before}The exported model has the text's n-grams and hashes of the "
+        f"clients' ids and of all runs of {text_record.NUM_WORDS} known words "
+        f"({len(record.windows):,} distinct). A private run that starts from it checks "
+        "its own clients' text against them."
     )
     report.statement(statement)
     report.how_it_was_made()

@@ -18,16 +18,15 @@ if TYPE_CHECKING:  # imported with the first figure
     from matplotlib import figure as figure_lib
 
 MAY_KNOW_HELD_OUT = (
-    "The model that training began with has text of this run's clients, or it is not "
-    "known that it has none. So it, n-grams of its text, and this model may have seen "
-    "the held-out clients, and would look better here than they are."
+    "The initial model may have been trained on text of this run's clients. It, "
+    "n-grams of its text, and this model may therefore have seen the held-out clients "
+    "and look better here than they are."
 )
 
 _SECOND_RELEASE = (
-    "The same run once more where sums have other last bits: on another kind of "
-    "processor, or with --onednn where it was without. The same noise key then draws "
-    "other noise for the same data. That is a second release, which costs as much "
-    "again."
+    "The same run again on hardware that rounds sums differently: another kind of "
+    "processor, or another value of --onednn. The same noise key then draws other "
+    "noise for the same data: a second release, with the same cost again."
 )
 
 
@@ -84,33 +83,37 @@ def write(
         advice=advice(metrics.iloc[-1], baselines, noise),
         next_command='training.predict_next_word --model={run} "how are"',
     )
-    released = report.section("What is released", covered=True)
-    released.text(f"The model after {len(metrics)} rounds, and the clip norms.")
+    model = report.section("Scores on held-out clients", covered=False)
+    if average is not None:
+        model.text(
+            "The released model is the exponential moving average of all rounds' "
+            f"models, with decay {average.decay:g}; clients trained from the last one."
+        )
+    if may_know_held_out:
+        model.text(MAY_KNOW_HELD_OUT)
+    add_held_out(model, metrics, baselines)
+    released = report.section("Released model", covered=True)
+    released.text(f"The model after {len(metrics):,} rounds, and the clip norms.")
     told, drawn = plots.told_and_drawn(metrics, ["clip_norm", "tracked_norm"])
     if told:
         released.text(told)
     if drawn:
         released.plot("clip_norm.png", plot_clip_norm(metrics))
-    model = report.section("The model on held-out clients", covered=False)
-    if average is not None:
-        model.text(
-            "It is the exponential moving average of the models of all rounds, with "
-            f"decay {average.decay:g}; clients went on from the last one."
-        )
-    if may_know_held_out:
-        model.text(MAY_KNOW_HELD_OUT)
-    add_held_out(model, metrics, baselines)
     sizes = ["bits_per_parameter", "upload_bytes"]
     if set(sizes) <= set(metrics.columns):
-        sent = report.section("What a client sends in a round", covered=True)
-        sent.show(metrics[sizes].tail(1), "Rotated, for secure aggregation")
+        sent = report.section("Upload of a client in a round", covered=True)
+        sent.show(metrics[sizes].tail(1), "Rotated update, for secure aggregation")
     participation = report.section("Participation", covered=False)
     columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
-    participation.show(metrics[columns].tail(1), "At the end")
+    participation.show(metrics[columns].tail(1), "After the last round")
     masked_sums.show(report, metrics)
-    privacy = report.statement(realised, "Privacy, as realised")
+    privacy = report.statement(realised, "Privacy")
     privacy.plot("zcdp.png", plot_zcdp(metrics))
-    report.statement(planned, "Privacy, as planned", "privacy_planned")
+    report.statement(
+        planned,
+        "Planned privacy: the worst case that the limits allow",
+        "privacy_planned",
+    )
     report.how_it_was_made()
     return report.write()
 
@@ -136,13 +139,13 @@ def advice(
     if not better:
         return ""
     change = (
-        "More rounds, more clients a round, or public text to begin with "
+        "More rounds, more clients a round, or pretraining on public text "
         "(scripts/run pretrain) would help."
     )
     if noise is not None:
         has_public_text = noise.options.initial_model is not None
         change = noise.advice(has_public_text=has_public_text)
-    return f"{', '.join(better)}: better, by counting words alone. {change}"
+    return f"Baselines that are better: {', '.join(better)}. {change}"
 
 
 def how_good(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> str:
@@ -160,7 +163,7 @@ def how_good(last: pd.Series, baselines: Sequence[baselines_lib.Baseline]) -> st
         return f"On held-out clients: {told}."
     best = max(counted, key=lambda b: b.metrics["one_suggestion"])
     return (
-        f"On held-out clients: {told}; {best.name} has "
+        f"On held-out clients: {told}; best baseline ({best.name}): "
         f"{best.metrics['one_suggestion']:.1%} and {best.metrics['loss']:.3f}."
     )
 
@@ -182,18 +185,18 @@ def add_held_out(
     section.plot("loss.png", plot_loss(metrics, references))
     section.plot("accuracy.png", plot_accuracy(metrics, references))
     table = held_out(metrics.iloc[-1], references)
-    section.show(table, "Mean over the places of the text")
+    section.show(table, "Means over the tokens of their text")
     if metric_names.REGRET in table:
         [best] = [b for b in baselines if b.name == metric_names.BEST_POSSIBLE]
-        regret = f"Regret: the loss above that of {best.name}"
+        regret = f"Regret: loss minus that of {best.name}"
         if best.is_expected:
             regret += (
-                ", an expectation over the language's law. The held-out clients' text "
-                "is a sample of it, and some hundredths of a nat off by itself"
+                ", which is an expectation over the language. The held-out text is a "
+                "sample, whose own error is some hundredths of a nat"
             )
         section.text(f"{regret}.")
     made_of = "\n".join(f"* {b.name}: {b.made_of}" for b in baselines)
-    section.text(f"The baselines; no guarantee of this run covers them:\n\n{made_of}")
+    section.text(f"Baselines, which this run's guarantee does not cover:\n\n{made_of}")
 
 
 def held_out(
@@ -223,7 +226,7 @@ def plot_accuracy(
         metrics: The metrics of the run.
         references: Metrics that do not depend on the round, by name.
     """
-    title = "Accuracy on held-out clients; straight lines: of one suggestion"
+    title = "Accuracy on held-out clients (baselines: one suggestion)"
     figure, axes = plots.single(title, _round(metrics), "accuracy")
     curves = {
         f"held_out_{name}": (metric_names.LABELS[name], color)
@@ -283,7 +286,7 @@ def plot_clip_norm(metrics: pd.DataFrame) -> "figure_lib.Figure":
 
 def plot_zcdp(metrics: pd.DataFrame) -> "figure_lib.Figure":
     """Plots the realised zCDP over rounds."""
-    figure, axes = plots.single("zCDP, as realised so far", "round", "rho")
+    figure, axes = plots.single("Realised zCDP", "round", "rho")
     axes.step(metrics["round"], metrics["rho"], where="post", color=plots.BLUE)
     axes.set_ylim(bottom=0)
     return figure

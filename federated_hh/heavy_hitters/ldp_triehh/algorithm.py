@@ -241,12 +241,12 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         passes = self.parameters.num_passes
         which = f"pass {row['pass_number']} of {passes}, " if passes > 1 else ""
         kept, most = row["prefixes_kept"], self.parameters.max_prefixes
-        ties = f" ({most:,}, and {kept - most:,} tied with the last)" * (kept > most)
+        ties = f" ({kept - most:,} more than --max_prefixes, by ties)" * (kept > most)
+        false = found_words.false_words(row["expected_false_words"])
         return (
             f"{which}{kept:,} of {row['candidates']:,} prefixes kept{ties}; "
             f"{found_words.counted(int(row['words_released']))} of length "
-            f"{row['level']:,} found "
-            f"({found_words.false_words(row['expected_false_words'])} expected false)"
+            f"{row['level']:,} found ({false} expected to be false)"
         )
 
     def _collect(

@@ -63,7 +63,7 @@ def write(
     """Writes the tables, plots, privacy statement and report of a run.
 
     Returns:
-        What the run comes to.
+        The run's summary.
     """
     metrics = directory.metrics()
     report = page.Page(directory, "LDP TrieHH")
@@ -81,31 +81,32 @@ def write(
     coverage.plot("coverage.png", plot_coverage(results))
     coverage.text(_coverage_text(results.counting_clients))
     means = results.coverage.set_index("pass_number")
-    means = means.rename(columns={"released_estimate": "released estimated coverage"})
+    means = means.rename(
+        columns={
+            "released_estimate": "released estimated coverage",
+            "released_standard_error": "released standard error of coverage",
+            "standard_error": "standard error of coverage",
+        }
+    )
     of_released = means.columns.str.contains("released|expected")
-    caption = "Of the words released: means over the repeats, by pass"
+    caption = "Released words: means over the repeats, by pass"
     coverage.show(means.loc[:, of_released].reset_index(), caption)
-    caption = "Of all words that Algorithm 2 finds, noise among them"
+    caption = "All words found by Algorithm 2, including noise"
     coverage.show(means.loc[:, ~of_released].reset_index(), caption)
     coverage.file("coverage.csv", results.repeats)
-    levels = report.section("Level by level", covered=False)
+    levels = report.section("Levels", covered=False)
     levels.plot("levels.png", plot_levels(results.levels, metrics))
     levels.text(
-        "Ties with the last of the kept prefixes are kept, so there can be more of "
-        "them than the maximum. Where the weakest one's estimate is within the "
-        "noise, most of the kept prefixes are noise: `prefixes in noise` are those "
-        "with an estimate below 3 standard errors. They stay, as the algorithm has "
-        "it; noise that happens to end counts as a word found that is not real. "
-        "`expected false words`: how many candidates for a word that nobody of the "
-        "level's cohort reports on are released on average, at most. Each report "
-        "speaks for such a candidate with the same probability, so that the law of "
-        "its votes is known."
+        "`prefixes kept` can exceed the maximum by ties. `prefixes in noise`: kept "
+        "prefixes with an estimate below 3 standard errors. `expected false words`: "
+        "upper bound on the mean number of released words that nobody in the level's "
+        "cohort reports on; their votes have a known distribution."
     )
     means = metrics.groupby(["pass_number", "level"])[_LEVEL_COLUMNS].mean()
     levels.show(means.reset_index(), "Means over the repeats")
     levels.file("levels.csv", results.levels)
     _add_truth(report, results.words, first)
-    before = report.section("What can be found", covered=False)
+    before = report.section("Detection limits", covered=False)
     before.text(_findable_text(summary))
     before.table("detectable.csv", pd.DataFrame(summary.findable))
     report.statement(summary.statement)
@@ -113,7 +114,7 @@ def write(
     anonymity.text(summary.anonymity_text).file("anonymity.csv", summary.anonymity)
     if len(summary.anonymity):
         anonymity.show(summary.anonymity)
-    report.section("The run", covered=False).text(
+    report.section("Parameters", covered=False).text(
         _summary_text(metrics, results, summary.algorithm)
     )
     report.how_it_was_made()
@@ -158,21 +159,23 @@ def _found(results: Results) -> str:
     best = words["real"] & words["released"] & (words["repeat"] == 0)
     best &= words["level"] >= ldp_triehh_results.LEAST_CHARACTERS
     real = words[best]["word"].head(10)
-    names = f", first of all {', '.join(real)}" if len(real) else ""
+    names = f", most frequent first: {', '.join(real)}" if len(real) else ""
     estimate = last["released_estimate"]
-    estimated = "" if math.isnan(estimate) else f" (estimated: {estimate:.1%})"
+    estimated = ""
+    if not math.isnan(estimate):
+        estimated = f" (estimate of the counting task: {estimate:.1%})"
     left_out = round(last["words_found"] - last["words_released"])
     more = (
-        f" Left out, as they may be noise: {found_words.counted(left_out)}."
+        f" Left out as possible noise: {found_words.counted(left_out)}."
         if left_out
         else ""
     )
     return (
         f"{found_words.counted(round(last['words_released']))} found{names}. "
-        f"Clients hold {last['released_real']:,.0f} of them "
+        f"{last['released_real']:,.0f} of them are real "
         f"({found_words.false_words(last['expected_false'])} were expected to be "
-        f"false), which are {last['released_coverage']:.1%} of what clients "
-        f"typed{estimated}.{more}"
+        f"false) and make up {last['released_coverage']:.1%} of all typed "
+        f"words{estimated}.{more}"
     )
 
 
@@ -204,7 +207,7 @@ def _words_text(last: pd.Series, cut: float) -> str:
     found = (
         f"{last['words_found']:,.0f} words were found a repeat, "
         f"{last['words_real']:,.0f} of them real, which make up {last['coverage']:.1%} "
-        "of what the clients typed."
+        "of all typed words."
     )
     expected = found_words.false_words(last["expected_false"])
     if not cut:
@@ -217,7 +220,7 @@ def _words_text(last: pd.Series, cut: float) -> str:
     return (
         f"{found} Released are those whose estimate is at least {cut:g} of its "
         f"standard errors: {released:,.0f}, {real:,.0f} of them real{precision}, with "
-        f"{last['released_coverage']:.1%} of what the clients typed; {expected} are "
+        f"{last['released_coverage']:.1%} of all typed words; {expected} are "
         "expected to be noise. Leaving words out is post-processing: it costs no "
         "privacy."
     )
@@ -225,34 +228,31 @@ def _words_text(last: pd.Series, cut: float) -> str:
 
 def _findable_text(summary: RunSummary) -> str:
     return (
-        f"Known before the run. {detection.sentences(summary.findable)} That is for a "
-        "word that shares no prefix with another, as if all that competes with it for "
-        "the places of a level were noise: a word whose prefixes others share needs "
-        "fewer holders, and where people share more prefixes than a level keeps, words "
-        "need more. A holder reports on it with the chance of an average word of an "
-        "average client."
+        f"Computed before the run. {detection.sentences(summary.findable)} This holds "
+        "for a word that shares no prefix with another and competes with noise only. "
+        "Words with shared prefixes need fewer holders; if clients share more prefixes "
+        "than a level keeps, words need more. A holder is assumed to report on it with "
+        "the probability of an average word of an average client."
     )
 
 
 def _coverage_text(counting_clients: int) -> str:
     text = (
-        "Coverage: what clients typed of the words, over all that they typed. "
+        "Coverage: the share of all typed words that the found words make up. "
         "`coverage` is the truth in the whole population. `low`, `high`: 95% intervals "
-        "over the repeats. `expected false` is the most that the words released are "
-        "expected to have of words that nobody of a cohort reported on. Words of one "
-        "character are left out of all counts, and of what clients typed: the first "
-        "level starts from all characters, and may keep every one that ends. "
+        "over the repeats. `expected false`: upper bound on the mean number of "
+        "released words that nobody in a cohort reported on. Words of one character "
+        "are not counted, because the first level starts from all characters. "
     )
     if not counting_clients:
         return text + (
-            "There is no estimate by the counting task: no client was left for it "
-            "beside the cohorts, or --counting_clients is 0."
+            "The counting task gives no estimate: all clients are in cohorts, or "
+            "--counting_clients is 0."
         )
     return text + (
-        "`estimated coverage` is the paper's counting task: "
-        f"{counting_clients:,} clients who took part in no level count "
-        "what they typed. `standard error` says how far a single such estimate is "
-        "off, as its clients are a sample. Their counts carry no local privacy."
+        f"`estimated coverage` is from the paper's counting task: {counting_clients:,} "
+        "clients outside all cohorts count their typed words, without local privacy. "
+        "`standard error` is the sampling error of one such estimate."
     )
 
 
@@ -260,10 +260,8 @@ def _add_words(report: page.Page, words: pd.DataFrame) -> pd.DataFrame:
     """Adds the released words, and returns those of the first repeat."""
     section = report.section("Words released", covered=True)
     section.text(
-        "The words released in the first repeat with the largest estimates. "
-        "`estimate` is "
-        "debiased: of how many clients of the level's cohort the word was an item that "
-        "they reported on."
+        "Words released in the first repeat, largest estimates first. `estimate`: the "
+        "debiased number of clients in the level's cohort that reported on the word."
     )
     released = words[words["released"]].drop(columns="released")
     first = released[released["repeat"] == 0].drop(columns="repeat")
@@ -284,28 +282,28 @@ def _add_truth(report: page.Page, words: pd.DataFrame, first: pd.DataFrame) -> N
         words: All words of all repeats.
         first: Released words of the first repeat.
     """
-    truth = report.section("Words against the truth", covered=False)
+    truth = report.section("True counts of the released words", covered=False)
     truth.plot("estimates.png", plot_estimates(words))
     truth.text(
-        "`expected holders` is how many clients of a level's cohort "
-        "have the word; the estimate is of fewer where clients have more words than "
-        "they may report on. Of words near the threshold those are found whose noise "
-        "was positive, so weak estimates are too large. "
-        "`simulator/heavy_hitters.csv` has the words left out too, as not `released`."
+        "`expected holders`: mean number of clients in a level's cohort with the word. "
+        "Estimates are lower if clients have more words than the contribution bound, "
+        "and too large near the threshold, where only words with positive noise are "
+        "found. `simulator/heavy_hitters.csv` also has the words that are not "
+        "`released`."
     )
     truth.file("heavy_hitters.csv", words)
     shown = ["word", "level", "estimate", *_TRUTH[:-1]]
     real, false = first[first["real"]], first[~first["real"]]
     truth.show(real[shown].head(_NUM_SHOWN), "Real words")
     truth.show(
-        false[shown].head(5), f"Not real: {len(false):,} in all, the first of them"
+        false[shown].head(5), f"False words: {len(false):,} in all, the first five"
     )
 
 
 def plot_coverage(results: Results) -> figure_lib.Figure:
     """Plots true coverage by level and its estimates by pass."""
     figure, axes = plots.single(
-        "Coverage of what clients typed", "level, all passes", "coverage"
+        "Coverage of the typed words", "level, all passes", "coverage"
     )
     by_round = results.levels.groupby("round")
     for column, label, color in (
@@ -338,9 +336,9 @@ def plot_coverage(results: Results) -> figure_lib.Figure:
 def plot_levels(levels: pd.DataFrame, metrics: pd.DataFrame) -> figure_lib.Figure:
     """Plots words, prefixes and noise by level, means of the repeats."""
     figure, panels = plots.stacked(
-        ["Words found", "Prefixes kept", "Weakest prefix kept, and the noise"],
+        ["Words found", "Prefixes kept", "Weakest kept prefix and noise"],
         "level, all passes",
-        ["words", "prefixes", "estimated clients"],
+        ["words", "prefixes", "clients"],
     )
     columns = ["words_found", "words_released", "released_real"]
     words = levels.groupby("round")[columns].mean()
@@ -364,8 +362,8 @@ def plot_levels(levels: pd.DataFrame, metrics: pd.DataFrame) -> figure_lib.Figur
     panels[1].set_ylim(top=1.5 * max(kept.max(), 1))  # room for the legend
     plots.legend(panels[1])
     curves = {
-        "least_estimate_kept": ("estimated clients", plots.BLUE),
-        "noise_standard_deviation": ("standard deviation of noise", plots.ORANGE),
+        "least_estimate_kept": ("estimate of the weakest kept prefix", plots.BLUE),
+        "noise_standard_deviation": ("standard deviation of the noise", plots.ORANGE),
     }
     plots.curves(panels[2], means, curves, marker="o", ms=3)
     return figure

@@ -212,7 +212,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
     def progress(self, row: Mapping[str, float | int]) -> str:
         """Returns the log line of a round."""
         if not row["candidates"]:
-            return f"no prefix is left to extend; {row['words_completed']:,} words"
+            return f"no prefix to extend; {row['words_completed']:,} words so far"
         voted = ""
         if "votes_received" in row:
             voted = f"{row['votes_received']:,} clients voted; "

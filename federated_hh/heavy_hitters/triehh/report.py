@@ -151,7 +151,7 @@ def write(
         at_length: Returns the setting that completes words of so many characters.
 
     Returns:
-        What the run comes to.
+        The run's summary.
     """
     metrics, words = directory.metrics(), results.heavy_hitters
     report = page.Page(directory, "TrieHH")
@@ -168,27 +168,27 @@ def write(
     released = words[_RELEASED].sort_values(_RELEASED)
     found = report.section("Words found", covered=True)
     found.text(
-        "The words of the first repeat, by the round that completed each. Their votes "
-        "are not released: no guarantee covers them."
+        "Words of the first repeat, in the order of completion. Vote counts are not "
+        "released: no guarantee covers them."
     )
     shown = released[released["repeat"] == 0].drop(columns="repeat")
     found.table("heavy_hitters.csv", released, shown=shown.head(_NUM_SHOWN))
     found.tree(first["word"].tolist())
-    which = report.section("Which words are found", covered=False)
+    which = report.section("Discovery rates", covered=False)
     which.file("discovery_rate.csv", results.discovery)
     discovery = plot_discovery(results.discovery, algorithm.population.num_clients)
     which.plot("discovery_rate.png", discovery)
-    scores = report.section("Against the true top K", covered=False)
+    scores = report.section("Scores against the true top K", covered=False)
     scores.plot("f1_over_k.png", plot_scores(results.scores))
     too_long = int((~results.discovery["fits"].head(100)).sum())
     scores.text(
-        "Precision, recall and F1 as in Zhu et al. 2020, and of the first K found "
-        "words by votes (`at k`). Bands and `low`, `high`: 95% intervals over the "
-        f"repeats. Of the true top 100 words, {too_long} are too long to be completed."
+        "Precision, recall and F1 as in Zhu et al. 2020; `at k`: of the K found words "
+        "with the most votes. Bands and `low`, `high`: 95% intervals over the repeats. "
+        f"Of the true top 100 words, {too_long} are longer than the maximum."
     )
     shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
     scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)
-    rounds = report.section("Round by round", covered=False)
+    rounds = report.section("Rounds", covered=False)
     names = ["prefixes_kept", "votes_received"]
     told, drawn = plots.told_and_drawn(metrics, names)
     if told:
@@ -199,23 +199,24 @@ def write(
         from federated_hh.rounds import masked_sums
 
         masked_sums.show(report, metrics)
-    before = report.section("What can be found", covered=False)
+    before = report.section("Detection limits", covered=False)
     before.text(
-        f"Known before the run. {detection.sentences(findable)} The probability is "
-        "exact for a word that shares no prefix with another; words that do are found "
-        "more often: `predicted rate` in `discovery_rate.csv` has that of the words "
-        "here."
+        f"Computed before the run. {detection.sentences(findable)} The probability is "
+        "exact for a word that shares no prefix with another. Words with shared "
+        "prefixes are found more often: see `predicted rate` in `discovery_rate.csv`."
     )
     before.table("detectable.csv", pd.DataFrame(findable))
     report.statement(statement)
     votes = report.section("Votes and true counts", covered=False)
     votes.text(
-        "The words of the first repeat, those with the most votes first. `true count` "
-        "and `true rank` are the simulator's ground truth."
+        "Words of the first repeat, most votes first. `true count` and `true rank` are "
+        "ground truth."
     )
     shown = first.drop(columns="repeat").head(_NUM_SHOWN)
     votes.table("heavy_hitters.csv", words, shown=shown)
-    report.section("The run", covered=False).text(_summary(algorithm, metrics, words))
+    report.section("Parameters", covered=False).text(
+        _summary(algorithm, metrics, words)
+    )
     report.how_it_was_made()
     return report.write()
 
@@ -252,8 +253,8 @@ def _found(first: pd.DataFrame, scores: pd.DataFrame) -> str:
     best = ", ".join(first["word"].head(10))
     k, f1 = _f1(scores)
     return (
-        f"{len(first):,} words found, first of all {best}. Against the true top {k}: "
-        f"F1 {f1:.2f}."
+        f"{len(first):,} words found, most frequent first: {best}. Against the true "
+        f"top {k}: F1 {f1:.2f}."
     )
 
 
@@ -297,7 +298,7 @@ def plot_scores(scores: pd.DataFrame) -> figure_lib.Figure:
 
 
 def plot_discovery(discovery: pd.DataFrame, num_clients: int) -> figure_lib.Figure:
-    """Plots discovery rates over frequency beside Proposition 1."""
+    """Plots discovery rates over frequency, and Proposition 1's bound."""
     figure, axes = plots.single(
         "Discovery rate of the most frequent words",
         "share of clients that hold the word",
@@ -317,7 +318,7 @@ def plot_discovery(discovery: pd.DataFrame, num_clients: int) -> figure_lib.Figu
     ends = table["share"].min() * 0.999, table["share"].max() * 1.001
     bins = pd.cut(fits["share"], np.geomspace(*ends, 25))
     means = fits.groupby(bins, observed=True)[["share", "discovery_rate"]].mean()
-    label = "mean of words of like frequency"
+    label = "mean of words of similar frequency"
     axes.plot(*means.to_numpy().T, "o-", color=plots.BLUE, markersize=4, label=label)
     if len(too_long):
         axes.scatter(
@@ -326,7 +327,7 @@ def plot_discovery(discovery: pd.DataFrame, num_clients: int) -> figure_lib.Figu
             s=14,
             marker="x",
             color=plots.MUTED,
-            label="a word too long to be completed",
+            label="a word above the maximum length",
         )
     if "worst_case_rate" in table:
         rates = table["share"], table["worst_case_rate"]

@@ -20,6 +20,7 @@ from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.options.population_options import SYNTHETIC
 
 DEFAULT_CACHE = installation.cache() / "populations"
+_MOST_CHANGES = 2  # that the log names
 
 
 def find_or_make(
@@ -48,7 +49,7 @@ def find_or_make(
     cache = pathlib.Path(cache_dir or DEFAULT_CACHE).absolute()
     directory = cache / _directory_name(stem, identity)
     if os.path.exists(directory):
-        logging.info("Using the population prepared in %s.", directory)
+        logging.info("Using the population in %s.", directory)
         return directory
     try:
         cache.mkdir(parents=True, exist_ok=True)
@@ -58,7 +59,9 @@ def find_or_make(
     try:
         for abandoned in atomic_files.remove_abandoned(cache):
             logging.info("Removed %s, left by a process that was killed.", abandoned)
-        logging.info("Preparing %s: %s.", directory, _reason(cache, identity))
+        logging.info(
+            "Preparing the population in %s%s.", directory, _reason(cache, identity)
+        )
         make(directory, {"identity": dict(identity), "prepared_at": now})
     except FileExistsError:
         logging.info("Another process has prepared %s in the meantime.", directory)
@@ -164,7 +167,11 @@ def file_state(path: str | None, name: str) -> dict[str, Any] | None:
 
 
 def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
-    """Returns the reason of a new preparation, by the identities of earlier ones."""
+    """Returns the changes since the most similar earlier preparation.
+
+    Returns:
+        "" without one: more changes make another population.
+    """
     earlier = [
         (metadata["prepared_at"], metadata["identity"])
         for metadata in map(_metadata_of_earlier, cache.glob("*/population.json"))
@@ -179,10 +186,13 @@ def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
         and old.get("contents") == identity.get("contents")
     ]
     if not same:
-        return "not prepared before"
+        return ""
     # The one that differs in the fewest things explains the most.
     when, old = min(same, key=lambda pair: len(_differences(pair[1], identity)))
-    return f"{', '.join(_differences(old, identity))} since the one of {when}"
+    changes = _differences(old, identity)
+    if len(changes) > _MOST_CHANGES:
+        return ""
+    return f"; since {when}: {', '.join(changes)}"
 
 
 def _metadata_of_earlier(path: pathlib.Path) -> dict[str, Any] | None:
@@ -206,7 +216,7 @@ def _metadata_of_earlier(path: pathlib.Path) -> dict[str, Any] | None:
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     changes = []
     if old["format_version"] != new["format_version"]:
-        changes.append("what preparation writes has changed")
+        changes.append("format changed")
     if old["source"] != new["source"]:
         sizes = f"{old['source'].get('size')} -> {new['source'].get('size')} bytes"
         changes.append(

@@ -38,10 +38,10 @@ class _Theorem(plan_lib.Theorem):
     ) -> statement.PrivacyStatement:
         """Returns that there is no guarantee; see `Plan.statement`."""
         return statement.PrivacyStatement(
-            setting="Central training: whoever trains has all of the text.",
+            setting="Central training: the trainer has all of the text.",
             protected=(
-                "Nothing. The model is made of the text of its clients as it is: take "
-                "public text, or let nobody have the model who may not have the text."
+                "Nothing. The model is trained on its clients' raw text: use public "
+                "text, or share the model only with those who may see the text."
             ),
             adjacency=Adjacency.ZERO_OUT,
             mechanism="Gradient steps on batches of sentences, mixed over clients.",
@@ -51,7 +51,7 @@ class _Theorem(plan_lib.Theorem):
             parameters={"clients": plan.sampler.num_clients},
             accounting="There is nothing to account for.",
             assumptions=("None: nothing is guaranteed.",),
-            not_counted=("All that can be learned of the text from the model.",),
+            not_counted=("All that the model reveals about the text.",),
             realised=None if record is None else record.rounds.summary(),
         )
 

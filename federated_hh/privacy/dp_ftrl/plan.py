@@ -26,9 +26,9 @@ _Plan: TypeAlias = plan_lib.Plan[
     Any, model_updates.Update, model_updates.UpdateMechanism
 ]
 _WHO_IS_PUBLIC = (
-    "Clients without sentences were left out of the population. So who is in it, and "
-    "who is asked when, depends on who has sentences: that is taken to be public, and "
-    "whether a client has any sentence is not protected."
+    "Clients without sentences were left out of the population. Its members and their "
+    "rounds are therefore assumed to be public: whether a client has any sentence is "
+    "not protected."
 )
 
 
@@ -185,19 +185,19 @@ class _Theorem(plan_lib.Theorem):
         return statement.PrivacyStatement(
             num_repeats=participation.repeats,
             setting=(
-                "Central DP: the server is trusted to add the noise, and to forget "
-                "what it summed. " + _sums(plan)
+                "Central DP: the server is trusted to add the noise and to forget the "
+                "exact sums. " + _sums(plan)
             ),
             protected=(
                 "The text of every well-behaved client in this one training run. Not "
-                "protected: what is public, such as the vocabulary and the weights "
-                "that training begins with."
+                "protected: public data, such as the vocabulary and the initial "
+                "weights."
             ),
             adjacency=Adjacency.ZERO_OUT,
             mechanism=mechanism.about,
             mechanism_output=(
-                "All noisy sums of the run; so every intermediate model, those that "
-                "clients receive included, and the last one."
+                "All noisy sums of the run, and with them every intermediate model, "
+                "those that clients receive included, and the last one."
             ),
             guarantees=_guarantees(plan, participation, delta),
             no_guarantee_reason=None if has_noise else "No noise is added.",
@@ -208,12 +208,12 @@ class _Theorem(plan_lib.Theorem):
                 "Choices made by looking at other runs on the same clients (learning "
                 "rates, clip norm), and the choice of a checkpoint by held-out "
                 "clients.",
-                "Who took part when, from which the guarantee is computed.",
-                "That a run stops at a round of which no client's update is finite: "
-                "that is seen without noise.",
+                "The clients' participations, from which the guarantee is computed.",
+                "The stop of a run at a round without any finite update, which is "
+                "seen without noise.",
                 statement.SIMULATOR_KNOWLEDGE,
-                "Further runs on the same clients, one that begins with this run's "
-                "model included: their zCDP adds up.",
+                "Further runs on the same clients, including one that starts from this "
+                "run's model: their zCDP adds up.",
             ),
             verifiability=mechanism.verifiability,
             realised=participation.realised,
@@ -241,10 +241,10 @@ def _assumptions(plan: _Plan, participation: _Participation) -> tuple[str, ...]:
         f"A client takes part in at most MaxP rounds{of_a_repeat}, with at least MinS "
         "rounds strictly between two of them. "
         + (
-            "The simulation admits no client that would break it."
+            "The simulation admits no client that would break this."
             if participation.realised is None
-            else "These are the most and the fewest of all clients in the "
-            "participation table of the run."
+            else "These are the extremes of all clients in the run's participation "
+            "table."
         ),
         _clip_assumption(plan),
         _noise_assumption(participation) if has_noise else "There is no noise.",
@@ -254,8 +254,8 @@ def _assumptions(plan: _Plan, participation: _Participation) -> tuple[str, ...]:
 
 def _clip_assumption(plan: _Plan) -> str:
     text = (
-        "Clients clip their updates as they are told; a client that does not weakens "
-        "its own guarantee, and nobody else's."
+        "Clients clip their updates; a client that does not weakens its own guarantee, "
+        "and nobody else's."
     )
     if not isinstance(plan.contribution, rotated_updates.RotatedUpdate):
         return text
@@ -273,11 +273,10 @@ def _noise_assumption(participation: _Participation) -> str:
         "1 +- 2^-98 and a part of probability 2^-141, of each number "
         "(docs/integer_noise.md has the proof). Over the run that adds less than "
         f"2^{numbers - 96} to epsilon and 2^{numbers - 140} (1 + exp(epsilon)) + "
-        f"2^{numbers - 96} delta to delta: an upper bound has them in it. Its bits are "
-        "SHAKE256 of the noise key, "
-        "of the run and of its sums, which is taken for random by all who do not have "
-        "the key. Whoever has it can take the noise off: where the data is not "
-        "public, it has to be a secret of 128 random bits."
+        f"2^{numbers - 96} delta to delta: upper bounds include them. Its bits are "
+        "SHAKE256 of the noise key, of the run and of its sums, which is assumed to be "
+        "random to all without the key. Whoever has it can remove the noise: unless "
+        "the data are public, it must be a secret of 128 random bits."
     )
 
 

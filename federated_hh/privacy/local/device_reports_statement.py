@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from federated_hh.options import checks
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import realised, statement
-from federated_hh.privacy.guarantee import Adjacency, Guarantee
+from federated_hh.privacy.guarantee import EACH_REPORT, Adjacency, Guarantee
 from federated_hh.privacy.local import device_policy
 from federated_hh.privacy.shuffle import amplification as shuffling
 
@@ -54,11 +54,11 @@ def statement_of(
     checks.integer(num_repeats=repeats, least=1, most=_LARGEST_REPEATS)
     return statement.PrivacyStatement(
         setting=(
-            "Aggregate DP of what is released, for an analyst who sees sums of cohorts "
-            "only; and local DP of each device's reports, whoever sees them."
+            "Aggregate DP of the released results, for an analyst who sees sums of "
+            "cohorts only; and local DP of each device's reports, whoever sees them."
         ),
         protected=(
-            "All that a device stores, as its answers to the queries of the analysis "
+            "All data of a device, in its answers to the queries of the analysis "
             f"{policy.analysis}."
         ),
         adjacency=Adjacency.REPLACE_CLIENT,
@@ -67,8 +67,8 @@ def statement_of(
             f"({policy.randomizer.value}; McMillan et al. 2022)"
         ),
         mechanism_output=(
-            "Aggregate: the sums of the queries' reports, and how many they are. "
-            "Local: every report."
+            "Aggregate: the sums of the queries' reports, and their numbers. Local: "
+            "every report."
         ),
         guarantees=_guarantees(
             policy,
@@ -99,22 +99,21 @@ def statement_of(
             )
         ),
         assumptions=(
-            f"The aggregation ({reports.aggregation}) shows nothing of a report but as "
-            "part of a sum of at least the minimum cohort. The simulation holds the "
-            "reports in the clear.",
+            f"The aggregation ({reports.aggregation}) shows reports only in sums of at "
+            "least the minimum cohort. The simulation holds the reports in the clear.",
             *_OF_AGGREGATIONS.get(reports.aggregation, ()),
             "The devices of a batch are honest: each colluding one is one less to hide "
             "among.",
             "Whether a device answers follows from the recipes that it got, not from "
             "its data; one without a row that fits reports on the cell '(other)'.",
-            "The simulation draws reports from the run's noise key: who knows it can "
-            "take the noise off.",
+            "The simulation draws reports from the run's noise key: whoever knows it "
+            "can remove the noise.",
         ),
         not_counted=(
             statement.SIMULATOR_KNOWLEDGE,
             "Other analyses of the same devices, each with a policy of its own, and "
             "choices made by looking at the data.",
-            "That a device takes part, and when.",
+            "A device's participation and its time.",
         ),
         realised=summary,
         num_repeats=repeats,
@@ -184,9 +183,7 @@ def _guarantees(
                 epsilon=of(local),
                 delta=0.0,
                 bound="local DP of a device's reports together, basic composition",
-                assumptions=(
-                    "none of the aggregation: it holds for each report as sent",
-                ),
+                assumptions=(EACH_REPORT,),
                 **common,
             ),
         ]

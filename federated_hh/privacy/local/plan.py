@@ -33,8 +33,8 @@ _AGGREGATION = {
         "guarantees rest on it. The simulation computes the sum in the clear."
     ),
     "ephemeral": (
-        "The server keeps the votes of a user only until they are added up, and shows "
-        "nothing else of them: the central guarantees rest on it, and on access "
+        "The server keeps a client's votes only until they are added up, and shows "
+        "nothing else of them: the central guarantees rest on this and on access "
         "control. The local guarantee does not."
     ),
 }
@@ -45,26 +45,24 @@ HONEST_CLIENTS = (
     "of each other."
 )
 NOISE_KEY = (
-    "The simulation draws reports from the run's noise key: who knows it can take the "
-    "noise off. Keep it secret where results on real data leave the house. Runs that "
-    "differ in a parameter, in the cohorts or in the population have noise of their "
-    "own, also with the same key. The generators behind it (PCG64, Philox), keyed with "
-    "64 bits or more of a hash of the key, are taken for random by all who do not have "
-    "it; they are not cryptographic."
+    "The simulation draws reports from the run's noise key, and whoever knows it can "
+    "remove the noise: keep it secret if results on real data are shared. Runs with "
+    "other parameters, cohorts or another population draw other noise from the same "
+    "key. Its generators (PCG64, Philox), keyed with 64 bits or more of a hash of the "
+    "key, are assumed to be random to all without it; they are not cryptographic."
 )
-# Of a population without users who hold nothing.
+# Of a population without empty clients.
 _POPULATION_IS_PUBLIC = (
-    "Users without an item were left out of the population, so that who is in it, and "
-    "when it is asked, depends on who has items: that is taken to be public, and "
-    "whether a user has any item at all is not protected."
+    "Clients without an item were left out of the population. Its members and their "
+    "rounds are therefore assumed to be public: whether a client has any item at all "
+    "is not protected."
 )
 _ASSUMPTIONS = (
-    "A user who holds fewer items reports 'no item' the more often, and samplers are "
-    "consistent: exchanging one item of a user changes at most one of those that are "
-    "reported on; exchanging all of them, up to B in each repeat.",
-    "Every user of a level sends exactly B reports, filled up with 'no item', and all "
-    "N users of the level do: a report that never arrives is one less to hide among. "
-    "In the simulation nobody drops out.",
+    "A client with fewer items reports 'no item' more often, and samplers are "
+    "consistent: exchanging one item of a client changes at most one reported item; "
+    "exchanging all of them changes up to B in each repeat.",
+    "All N clients of a level send exactly B reports, filled up with 'no item': a "
+    "missing report is one less to hide among. In the simulation nobody drops out.",
     HONEST_CLIENTS,
     NOISE_KEY,
 )
@@ -72,8 +70,8 @@ _NOT_COUNTED = (
     statement.SIMULATOR_KNOWLEDGE,
     "The counting task that estimates coverage, whose counts are exact.",
     "Choices made by looking at the data (alphabet, depth, parameters, number of "
-    "repeats), the time at which a device takes part, and that it does.",
-    "Further runs with the same users: each costs its own epsilon and delta.",
+    "repeats), a client's participation and its time.",
+    "Further runs with the same clients: each costs its own epsilon and delta.",
 )
 
 
@@ -121,8 +119,8 @@ def statement_of(
     guarantees, accounting = found or report_guarantees.guarantees(run, delta)
     return statement.PrivacyStatement(
         setting=(
-            "Local DP of each report, whoever sees it; and central DP of what comes "
-            "out of the aggregation, with smaller epsilons for those who see no more."
+            "Local DP of each report, whoever sees it; and central DP of the "
+            "aggregated results, with smaller epsilons for those who see nothing else."
         ),
         adjacency=Adjacency.REPLACE_CLIENT,
         guarantees=tuple(guarantees),
@@ -143,24 +141,24 @@ def report_statement(
     """Makes the statement of a plan's reports; see `statement_of`."""
     of_each_repeat, once = "", "takes part in more than one level of all levels and"
     participation = (
-        f"No user {once} passes, so a level's guarantee is that of its users for "
+        f"No client {once} passes, so a level's guarantee is that of its clients for "
         "the whole run."
     )
     if run.num_repeats > 1:
         of_each_repeat = f" of each of {run.num_repeats} repeats"
         participation = (
-            f"In a repeat no user {once} passes. Every repeat draws cohorts of its "
-            "own from the same users, so that a user may take part in one level of "
-            f"each of the {run.num_repeats} repeats: the guarantees of all repeats "
-            "together count that."
+            f"In a repeat no client {once} passes. Every repeat draws its own cohorts "
+            "from the same clients, so a client may take part in one level of each of "
+            f"the {run.num_repeats} repeats: the guarantees of all repeats together "
+            "count that."
         )
     return statement_of(
         run,
         delta,
         rounds,
         protected=(
-            "The items (prefixes of words) that users report on: at most "
-            f"{reports.bound} of each user, in one level of one pass"
+            "The items (prefixes of words) that clients report on: at most "
+            f"{reports.bound} of each client, in one level of one pass"
             f"{of_each_repeat}."
         ),
         mechanism=_MECHANISM
@@ -168,8 +166,8 @@ def report_statement(
         else f"{reports.algorithm} with {reports.name}",
         mechanism_output=(
             "Local: every report. Central: the vote totals of every level"
-            f"{of_each_repeat}, and so the prefixes kept, the words found, their "
-            "counts and standard errors."
+            f"{of_each_repeat}, and with them the prefixes kept, the words found, "
+            "their counts and standard errors."
         ),
         parameters=_parameters(reports, run, delta),
         assumptions=(

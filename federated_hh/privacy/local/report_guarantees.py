@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from federated_hh.options import checks
 from federated_hh.privacy import loss_composition, realised
-from federated_hh.privacy.guarantee import Adjacency, Guarantee
+from federated_hh.privacy.guarantee import EACH_REPORT, Adjacency, Guarantee
 from federated_hh.privacy.local import emptied_client
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle import blanket, clones, closed_forms
@@ -139,7 +139,7 @@ def guarantees(run: ReportRounds, delta: float) -> tuple[list[Guarantee], str]:
         is_upper_bound=True,
         one_sided=False,
         adjacency=Adjacency.REPLACE_ONE_ITEM,
-        assumptions=("none of the aggregation: it holds for each report as sent",),
+        assumptions=(EACH_REPORT,),
     )
     accounting = (
         f"A level has n = N B = {run.num_reports} reports. An item is reported on in "
@@ -158,7 +158,7 @@ def guarantees(run: ReportRounds, delta: float) -> tuple[list[Guarantee], str]:
         return locals_, accounting + ". A single report is not amplified."
     best, how = _amplified(run, delta)
     accounting += (
-        f"{how} What all reports of a user cost, and all repeats, is composed from "
+        f"{how} The cost of a client's reports, and of all repeats, is composed from "
         "bounds of delta at every epsilon, as privacy loss distributions."
     )
 
@@ -194,9 +194,9 @@ def _amplified(run: ReportRounds, delta: float) -> tuple[Guarantee, str]:
     return best, (
         f", each computed with its own domain size. The worst is level {level} of "
         f"{len(run.domain_sizes)}, with s = {run.domain_sizes[level - 1]}. A "
-        "level's domain is a result of earlier levels, which other users took part "
-        "in: it does not depend on the user's own items. Before the run it was not "
-        "known, and larger epsilons possible."
+        "level's domain results from earlier levels, in which other clients took part: "
+        "it does not depend on the client's own items. Before the run it was not "
+        "known, and larger epsilons were possible."
     )
 
 
@@ -276,7 +276,7 @@ def _of(
     count, bound = repeats, one.bound
     if of_client:
         count *= run.contribution_bound
-        bound += f"; {how} over {count} reports of a user"
+        bound += f"; {how} over {count} reports of a client"
         if how == "composed":
             bound += f", each among the {run.cohort_size} of its place"
     elif repeats > 1:

@@ -28,15 +28,14 @@ _ASSUMPTIONS = (
     "A secure sum for each group, or a shuffler of all reports, shows the server "
     "nothing of a report by itself: the central guarantees rest on it. The simulation "
     "computes the sums in the clear.",
-    "Every client that is asked sends exactly one report, also one that holds nothing: "
-    "a report that never arrives is one less to hide among. In the simulation nobody "
-    "drops out.",
+    "Every asked client sends exactly one report, also one without data: a missing "
+    "report is one less to hide among. In the simulation nobody drops out.",
     local_plan.HONEST_CLIENTS,
 )
 _NOT_COUNTED = (
     statement.SIMULATOR_KNOWLEDGE,
     "Choices made by looking at the data (alphabet, length, threshold, parameters, "
-    "number of repeats), the time at which a device takes part, and that it does.",
+    "number of repeats), a client's participation and its time.",
     "Further runs with the same clients: each costs its own epsilon and delta.",
 )
 _BALLE = "closed form, Balle et al. 2019 Theorem 5.3 (as Zhu et al. 2020 have it)"
@@ -198,14 +197,14 @@ class _Theorem(plan_lib.Theorem):
             rounds,
             found=(_guarantees(run, delta), _accounting(clients)),
             protected=(
-                "The one item that a client reports on, and with it all that the "
-                "client holds; in one round"
+                "The one item that a client reports on, and with it all data of the "
+                "client; in one round"
                 + (f" of each of {num_repeats} repeats." if num_repeats > 1 else ".")
             ),
             mechanism=mechanism,
             mechanism_output=(
-                "Local: every report. Central: the sums of the groups' reports, and so "
-                "the items with the largest estimates, and all that is made of them."
+                "Local: every report. Central: the sums of the groups' reports, and "
+                "with them the items with the largest estimates and all later results."
             ),
             parameters=parameters,
             assumptions=(

@@ -261,7 +261,7 @@ def amplify_in_any_level(
 def _in_one_level(guarantee: Guarantee) -> Guarantee:
     assumptions = (
         *guarantee.assumptions,
-        "every item is reported on in one level only, with as many reports a user in "
+        "every item is reported on in one level only, with as many reports a client in "
         "each (padded with the 'no item' symbol)",
     )
     return dataclasses.replace(guarantee, assumptions=assumptions)

@@ -15,36 +15,35 @@ BOUND = "the curve of the rounds (docs/triehh_privacy.md)"
 _ASSUMPTIONS = (
     "Every round draws its cohort uniformly without replacement from the whole "
     "population, afresh and independently of the data and of earlier cohorts.",
-    "The population size is as stated and known; where only a part of the users is "
-    "reachable, the guarantee is that of the reachable part's size.",
+    "The population size is known. If only some clients are reachable, the guarantee "
+    "is computed for their number.",
     "The server is honest: it uses the votes of a round only to find the prefixes "
     "that reach the threshold, and keeps and shows nothing else of them.",
-    "A user's vote depends on that user's own data and on what was released before, "
-    "not on other users' data.",
-    "The simulation draws cohorts and words from the run's noise key: sampling "
-    "protects nobody from those who know it. Keep it secret where results on real "
-    "data leave the house. Runs that differ in a parameter or in the population have "
-    "cohorts of their own, also with the same key. The generators behind it (PCG64, "
-    "Philox) are taken for random by all who do not have the key; they are not "
-    "cryptographic.",
+    "A client's vote depends on its own data and on earlier releases, not on other "
+    "clients' data.",
+    "The simulation draws cohorts and words from the run's noise key, and sampling "
+    "protects nobody from those who know it: keep it secret if results on real data "
+    "are shared. Runs with other parameters or another population draw other cohorts "
+    "from the same key. Its generators (PCG64, Philox) are assumed to be random to all "
+    "without the key; they are not cryptographic.",
 )
 
 _ANY_VOTES_ARE = (
-    "A user that holds nothing votes for nothing, and what a round asks depends on "
-    "which candidates earlier rounds kept, not on how many votes they had."
+    "A client without data votes for nothing, and a round's question depends on the "
+    "candidates that earlier rounds kept, not on their vote counts."
 )
 _POPULATION_IS_PUBLIC = (
-    "Users without a word were left out of the population, so its size n, and the "
-    "threshold and cohort size that follow from it, depend on who has words: they are "
-    "taken to be public, and whether a user has any word at all is not protected."
+    "Clients without a word were left out of the population. Its size n, and the "
+    "threshold and cohort size that follow from n, are therefore assumed to be public: "
+    "whether a client has any word at all is not protected."
 )
 
 _NOT_COUNTED = (
-    "Vote counts: the guarantee is about which prefixes reach the threshold, not "
-    "about how many votes they got, nor how many votes a round received.",
+    "Vote counts: the guarantee covers the prefixes that reach the threshold, not "
+    "their vote counts or a round's total.",
     statement.SIMULATOR_KNOWLEDGE,
     "Choices made by looking at the data (thresholds, population, alphabet, number "
-    "of runs) and other analyses of the same users.",
+    "of runs) and other analyses of the same clients.",
     "Further runs on the same population: their rounds compose with these "
     "(run_accounting --compose).",
 )
@@ -120,21 +119,21 @@ def triehh_statement(
             "output, and the server is trusted to apply the threshold."
         ),
         protected=(
-            "All words of a user, in one run of TrieHH"
+            "All words of a client, in one run of TrieHH"
             if extends_prefixes
-            else "All that a user holds, in one run"
+            else "All data of a client, in one run"
         )
         + (f", and in {num_runs} runs together." if num_runs > 1 else "."),
         adjacency=Adjacency.EMPTIED,
         mechanism="TrieHH (Zhu et al. 2020, Algorithms 1 to 3)"
         if extends_prefixes
-        else "One vote a user, and a threshold (docs/triehh_privacy.md)",
+        else "One vote a client, and a threshold (docs/triehh_privacy.md)",
         mechanism_output=(
-            "The trie of prefixes that reached the threshold, after every round, and "
-            "so the words found; without vote counts."
+            "The trie of prefixes that reached the threshold after every round, and "
+            "with it the words found; without vote counts."
             if extends_prefixes
-            else "Which candidates reached the threshold, in every round; without vote "
-            "counts."
+            else "The candidates that reached the threshold in every round, without "
+            "vote counts."
         ),
         guarantees=guarantees,
         no_guarantee_reason=reason,
@@ -250,7 +249,7 @@ def _of_runs(
 ) -> list[Guarantee]:
     """Returns the total guarantees of some runs: one direction, and both."""
     rounds = parameters.voting_rounds(num_runs)
-    together = (f"For all {num_runs} runs together.",) if num_runs > 1 else ()
+    together = (f"For all {num_runs} repeats together.",) if num_runs > 1 else ()
     one_sided = Guarantee(
         epsilon=rounds.epsilon(delta),
         delta=delta,
@@ -267,9 +266,8 @@ def _of_runs(
         one_sided,
         epsilon=0.0,
         delta=distance,
-        bound=f"{BOUND} at alpha = 1, total variation, in both directions: whoever "
-        "sees the output and knows the data of all others is right about whether the "
-        f"client was emptied with probability at most {right}",
+        bound=f"{BOUND} at alpha = 1: total variation, both directions; a guess "
+        f"about the client is right with probability at most {right}",
         one_sided=False,
         voting=None,
     )

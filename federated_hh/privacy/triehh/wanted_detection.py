@@ -143,7 +143,7 @@ class HeldWords:
         lost = np.count_nonzero(self.found & ~enough & (self.shares >= share))
         named = ", ".join(self.words[i] for i in gained[:_NUM_NAMED])
         return len(gained) - lost, (
-            f"Most would help: {other.name}. Words of more than {self.longest} "
+            f"Most helpful change: {other.name}. Words of more than {self.longest} "
             f"characters are not found now; {len(gained):,} of them would be, with "
             f"probability {probability:g} or more each, such as {named}."
         )
@@ -239,8 +239,10 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
     ]
     if not others:
         return f"{text}."
-    helps = "; ".join(f"{row['setting']}: {_percent(row['share'])}" for row in others)
-    return f"{text}. What would help, for probability {likely:g}: {helps}."
+    helps = "; ".join(
+        f"{_percent(row['share'])} with {row['setting']}" for row in others
+    )
+    return f"{text}. Rarer words, with probability {likely:g}: {helps}."
 
 
 def advice(
@@ -277,7 +279,7 @@ def advice(
         return ""
     best, now = better[0], own["share"]
     text = (
-        f"Most would help: {best['setting']}. A word of {best['characters']} "
+        f"Most helpful change: {best['setting']}. A word of {best['characters']} "
         f"characters is then found with probability {best['probability']:g} if "
         f"{_percent(best['share'])} of the clients hold it; now "
         + (f"it takes {_percent(now)}" if now else "not even if all hold it")

@@ -185,7 +185,7 @@ class Actors:
         """Gives a lost actor's slice to others, and waits for its restart."""
         if "creation task" in reason:  # no restart helps
             raise EngineError(f"a worker cannot be started: {reason[-500:]}")
-        logging.warning("A worker is lost (%.200s); Ray restarts it.", reason)
+        logging.warning("Lost a worker (%.200s); Ray restarts it.", reason)
         if task.number is _BEGINNING:
             time.sleep(_SECONDS_BETWEEN_LOOKS)
         elif task.number != _FORGOTTEN:

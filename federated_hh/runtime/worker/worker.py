@@ -217,7 +217,7 @@ class Worker:
                 return
             if silent >= 2 * patience:
                 logging.warning(
-                    "The TFF worker has not answered for %.0f s; it is ended after "
+                    "The TFF worker has not answered for %.0f s; it is stopped after "
                     "%.0f s.",
                     silent,
                     timeout,

@@ -24,6 +24,10 @@ from federated_hh.statistics.recipes import contents, events
 from federated_hh.statistics.recipes import recipe as recipe_lib
 
 S = TypeVar("S", bound="Asked")
+# Metrics of every query.
+_QUERY_METRICS = frozenset(
+    ("cells", "reports", "minimum_cohort", "local_epsilon", "aggregate_epsilon")
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,6 +204,18 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             "aggregate_epsilon": recipe.aggregate_epsilon,
             **metrics,
         }
+
+    def progress(self, row: Mapping[str, float | int]) -> str:
+        """Returns the log line of a query."""
+        others = {
+            name: value for name, value in row.items() if name not in _QUERY_METRICS
+        }
+        return (
+            f"{row['cells']:,} cells, {row['reports']:,} reports (at least "
+            f"{row['minimum_cohort']:,} needed), local epsilon "
+            f"{row['local_epsilon']:.4g}, aggregate epsilon "
+            f"{row['aggregate_epsilon']:.4g}; {super().progress(others)}"
+        )
 
     def least_estimate(
         self, recipe: recipe_lib.Recipe, reports: int, chance: float

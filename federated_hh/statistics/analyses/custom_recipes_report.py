@@ -26,11 +26,11 @@ def show(
     section.table("recipes.csv", results.pop("recipes"))
     for name, table in results.items():
         number = name.removeprefix("histogram_")
-        histogram = report.section(f"The answer to recipe {number}", covered=True)
+        histogram = report.section(f"Answer to recipe {number}", covered=True)
         largest = table.sort_values("estimate", ascending=False)
         histogram.text(
-            "The cells with the largest estimates first: of many cells that nobody has "
-            "some are among them by chance."
+            "Largest estimates first. Some of many empty cells are among them by "
+            "chance."
         )
         histogram.plot(f"{name}.png", plot_histogram(table))
         histogram.table(f"{name}.csv", table, shown=largest.head(_NUM_SHOWN))
@@ -68,8 +68,8 @@ def headline(
             fields = largest.columns.difference(_ESTIMATES, sort=False)
             shares = zip(_names(largest[fields]), largest["share"], strict=True)
             named = ", ".join(f"{cell} ({share:.1%})" for cell, share in shares)
-            told += f"; {len(found):,} cells stand out of the noise"
-            told += f", first of all {named}" if named else ""
+            told += f"; {len(found):,} cells are clear of the noise"
+            told += f", largest first: {named}" if named else ""
         lines.append(f"{told}.")
     return " ".join(lines)
 
@@ -85,7 +85,7 @@ def plot_histogram(table: pd.DataFrame) -> figure_lib.Figure:
     fields = [name for name in table.columns if name not in _ESTIMATES]
     largest = table.sort_values("estimate", ascending=False).head(_NUM_PLOTTED)[::-1]
     names = _names(largest[fields])
-    figure, axes = plots.single("The largest cells", "reports (estimated)", "cell")
+    figure, axes = plots.single("Largest cells", "reports (estimated)", "cell")
     figure.set_figheight(1.5 + 0.18 * len(largest))
     axes.barh(np.arange(len(largest)), largest["estimate"], color=plots.BLUE)
     axes.errorbar(

@@ -19,12 +19,11 @@ def show(
 ) -> None:
     """Adds the released estimates; see `ngrams_report.show`."""
     results = algorithm.results(state)
-    section = report.section("The seconds between words", covered=True)
+    section = report.section("Seconds between words", covered=True)
     section.text(
-        "Of a device drawn at random one of its words, drawn at random: what share of "
-        "them has fewer seconds since the word before. All queries together, by "
-        "generalized least squares; standard errors are of the reports' noise and of "
-        "the drawing."
+        "Share of words with fewer seconds since the previous word, for a random word "
+        "of a random device. All queries are combined by generalized least squares; "
+        "standard errors cover the reports' noise and the sampling."
     )
     if state.histograms:
         found = nested_histograms.combine(state.histograms)
@@ -47,13 +46,12 @@ def show_truth(
         return
     found = nested_histograms.combine(state.histograms)
     truth = ground_truth.Seconds.of(stored)
-    section = report.section("The distribution against the truth", covered=False)
+    section = report.section("Comparison with the true distribution", covered=False)
     section.table(
         "errors.csv",
         pd.DataFrame([errors(found, truth, algorithm.buckets.largest)]),
-        "The largest error of the share below a value; the area between the curves "
-        "(Wasserstein's distance, in seconds) up to the last boundary; the mean "
-        "relative error of the quantiles",
+        "Largest error of the share below a value; Wasserstein distance up to the last "
+        "boundary, in seconds; mean relative error of the quantiles",
     )
     quantiles = algorithm.results(state)["quantiles"]
     quantiles["true_seconds"] = truth.quantiles(distribution.QUANTILES)

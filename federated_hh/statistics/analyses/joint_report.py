@@ -18,9 +18,9 @@ def show(report: page.Page, algorithm: joint.Joint, state: joint.State) -> None:
     pairs = algorithm.results(state)["pairs"]
     section = report.section("Pairs of age and n-gram", covered=True)
     section.text(
-        "How many of the last query's reports are of each age with each n-gram, for "
-        "n-grams of which at least one pair stands out of the noise (`found`). The age "
-        "(other) is one below the first boundary."
+        "Estimated reports of the last query for each age and n-gram, for n-grams with "
+        "at least one pair clear of the noise (`found`). The age (other) is below the "
+        "first boundary."
     )
     if len(pairs):
         section.plot("pairs.png", plot_pairs(pairs))
@@ -38,10 +38,10 @@ def show_truth(
 ) -> None:
     """Adds the comparison with the truth; see `ngrams_report.show_truth`."""
     against, scores = evaluate(algorithm, state, stored, max_k)
-    section = report.section("Pairs against the truth", covered=False)
+    section = report.section("True counts of the pairs", covered=False)
     section.text(
-        f"`true holders` is the number of devices of the age that hold the n-gram, and "
-        f"the top K those pairs of most holders, K = {max_k}."
+        f"`true holders`: devices of the age that hold the n-gram. Top K: the "
+        f"{max_k} pairs with the most holders."
     )
     section.table("pair_scores.csv", scores)
     section.table("pairs.csv", against, shown=against.head(_NUM_SHOWN))
@@ -93,14 +93,14 @@ def evaluate(
 
 
 def plot_pairs(pairs: pd.DataFrame) -> figure_lib.Figure:
-    """Plots of each n-gram how its reports are divided among ages."""
+    """Plots the ages' shares in the reports of each n-gram."""
     estimates = pairs.pivot(index="ngram", columns="age", values="estimate")
     shown = list(dict.fromkeys(pairs["ngram"]))[:_NUM_PLOTTED]
     ages = list(dict.fromkeys(pairs["age"]))
     values = estimates.loc[shown, ages].clip(lower=0)
     shares = values.div(values.sum(axis=1), axis=0)
     figure, axes = plots.single(
-        "Of the reports of an n-gram, the share of each age", "age", "n-gram"
+        "Share of each age in the reports of an n-gram", "age", "n-gram"
     )
     image = axes.imshow(shares, aspect="auto", cmap="Blues", vmin=0)
     axes.set_xticks(

@@ -23,9 +23,9 @@ def show(report: page.Page, algorithm: ngrams.NGrams, state: ngrams.State) -> No
     found = algorithm.results(state)["ngrams"]
     section = report.section("N-grams found", covered=True)
     section.text(
-        "How many of a query's reports are of each n-gram, with its standard error. A "
-        "device reports on one n-gram of its own, drawn from those that go on from "
-        "what the query before it found."
+        "Estimated reports of each n-gram, with standard errors. A device reports on "
+        "one of its n-grams, drawn from those that extend the previous query's "
+        "results."
     )
     if len(found):
         section.plot("ngrams.png", plot_estimates(found))
@@ -49,7 +49,7 @@ def show_truth(
         max_k: See `evaluate`.
     """
     against, scores = evaluate(algorithm, state, stored, max_k)
-    section = report.section("N-grams against the truth", covered=False)
+    section = report.section("True counts of the n-grams", covered=False)
     section.text(
         f"`true holders` is the number of devices that hold an n-gram, and the top K "
         f"those of most holders, K = {max_k}."

@@ -36,7 +36,7 @@ class ClientSentencesTest(absltest.TestCase):
 
     def test_made_once(self):
         text, log = self._prepare()
-        self.assertIn("not prepared before", log)
+        self.assertRegex(log, r"Preparing the population in \S+\.$")
         self.assertEqual([text.client(0), text.client(1)], [[[5, 4], [1]], [[4]]])
         self.assertEqual(text.metadata["clients_without_sentences"], 1)
         again, log = self._prepare()
@@ -88,7 +88,7 @@ class ClientSentencesTest(absltest.TestCase):
     def test_synthetic(self):
         options = {"source": "synthetic", "num_clients": 200, "seed": 4}
         text, log = self._prepare(**options)
-        self.assertIn("not prepared before", log)
+        self.assertRegex(log, r"Preparing the population in \S+\.$")
         self.assertEqual(text.num_clients, 200)
         self.assertIn("synthetic-sentences-200-", text.directory)
         # "you" and "see" are two of the language's words, the others are unknown.

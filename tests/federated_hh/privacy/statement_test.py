@@ -135,7 +135,7 @@ class StatementTest(parameterized.TestCase):
 
     def test_one_sided_is_said_in_the_bold_line(self):
         text = _statement(guarantees=(_guarantee(one_sided=True),)).to_markdown()
-        self.assertIn("**epsilon = 9.002, delta = 1e-10, one-sided**", text)
+        self.assertIn("**epsilon = 9.002, delta = 1e-10 per client, one-sided**", text)
         self.assertNotIn("one-sided", _statement().to_markdown())
 
     def test_one_guarantee_of_a_unit_is_bold_and_comparisons_are_apart(self):
@@ -156,8 +156,11 @@ class StatementTest(parameterized.TestCase):
         stated, compared = made.to_markdown().split("## Bounds for comparison")
         self.assertEqual(
             [line.split(",")[0] for line in stated.splitlines() if "epsilon =" in line],
-            ["* **epsilon = 4", "* **epsilon = 1"]
-            + [f"* epsilon = {epsilon}" for epsilon in (0.5, 2, 8)],
+            [
+                *("**epsilon = 4", "One repeat alone: epsilon = 2"),
+                *("**epsilon = 1", "One repeat alone: epsilon = 0.5"),
+                *(f"* epsilon = {epsilon}" for epsilon in (4, 1, 0.5, 2, 8)),
+            ],
         )
         self.assertNotIn("**epsilon", compared)
         self.assertEqual(compared.count("* epsilon = 0."), 2)
@@ -231,12 +234,60 @@ class StatementTest(parameterized.TestCase):
     def test_one_line_for_a_person(self, changes, line):
         self.assertEqual(_statement(**changes).headline(), line)
 
+    @parameterized.parameters(
+        (
+            {"epsilon": math.log(2), "one_sided": True, "adjacency": Adjacency.EMPTIED},
+            "Whoever sees the released results and knows everybody else's data can "
+            "raise the odds that one client's data were used by at most a factor of 2 "
+            "(e^0.6932), except with probability 1e-10. No bound holds for lowering "
+            "them.",
+        ),
+        (
+            {"epsilon": 57.0, "delta": 0.0, "adjacency": Adjacency.REPLACE_CLIENT}
+            | {"assumptions": (guarantee.EACH_REPORT,)},
+            "Whoever sees a client's reports and knows everybody else's data can raise "
+            "or lower the odds between any two data sets of one client by at most a "
+            "factor of e^57.",
+        ),
+        (
+            {"epsilon": 0.0, "delta": 0.5},
+            "Whoever sees the released results and knows everybody else's data guesses "
+            "whether one client's contributions were used correctly with probability "
+            "at most 75%, if both answers were equally likely before.",
+        ),
+        (
+            {"epsilon": 0.0, "delta": 0.0},
+            "Whoever sees the released results and knows everybody else's data learns "
+            "nothing about whether one client's contributions were used.",
+        ),
+        (
+            {"epsilon": math.inf},
+            "Whoever sees the released results and knows everybody else's data may "
+            "learn whether one client's contributions were used.",
+        ),
+    )
+    def test_a_sentence_for_who_knows_no_epsilon(self, changes, sentence):
+        made = _guarantee(**changes)
+        self.assertEqual(made.sentence(), sentence)
+        stated = _statement(guarantees=(made,))
+        self.assertEqual(stated.in_words(), sentence)
+        front, _ = stated.to_markdown().split("Basis:")
+        self.assertIn(f"**. {sentence}", front)
+
+    def test_the_sentence_is_of_the_guarantee_to_quote(self):
+        item = _guarantee(epsilon=1.0, adjacency=Adjacency.REPLACE_ONE_ITEM)
+        made = _statement(guarantees=(_guarantee(epsilon=57.0), item))
+        self.assertEqual(made.in_words(), item.sentence())
+        self.assertEqual(made.to_markdown().count("This is no protection."), 1)
+
     def test_what_is_not_proved_is_no_guarantee(self):
         text = _statement(guarantees=(_guarantee(is_upper_bound=False),)).to_markdown()
         stated, compared = text.split("## Bounds for comparison")
-        self.assertIn("**None that is proved.**", stated)
+        self.assertIn("**No proved guarantee.**", stated)
         self.assertNotIn("epsilon =", stated)
-        self.assertIn("* epsilon = 9.001, delta = 1e-10 (not a proved", compared)
+        self.assertIn(
+            "* epsilon = 9.001, delta = 1e-10 per client (not a proved", compared
+        )
 
     def test_one_sided_is_never_left_out(self):
         fields = dataclasses.asdict(_guarantee())
@@ -251,7 +302,7 @@ class StatementTest(parameterized.TestCase):
         made = _statement(realised=_ROUNDS.summary())
         self.assertEqual(made.basis, "realised")
         self.assertIn(
-            "realised, in 15 rounds that asked 180000 clients", made.to_markdown()
+            "realised, from 15 rounds with 180,000 participations", made.to_markdown()
         )
 
     @parameterized.parameters(
@@ -312,7 +363,8 @@ class StatementTest(parameterized.TestCase):
                 lambda f: f["guarantees"][0].update(adjacency="zero-out"),
                 r"adjacency of guarantees\[0\] is .*; it has to be one of .*zero_out",
             ),
-            (lambda f: f["definitions"].update(client="a user"), "definitions"),
+            (lambda f: f["definitions"].update(user="a client"), "must define client"),
+            (lambda f: f.update(definitions="a client"), "must define client"),
             (lambda f: f["definitions"].pop("zero_out"), "definitions"),
             (
                 lambda f: f.update(schema_version=2),
@@ -330,6 +382,12 @@ class StatementTest(parameterized.TestCase):
             change(changed)
             with self.assertRaisesRegex(ValueError, message):
                 written_statement.read(json.dumps(changed))
+
+    def test_definitions_in_the_words_of_another_release_are_read(self):
+        made = _statement()
+        fields = json.loads(made.to_json())
+        fields["definitions"]["client"] = "a user"
+        self.assertEqual(written_statement.read(json.dumps(fields)), made)
 
 
 class TrieHHStatementTest(parameterized.TestCase):
@@ -357,7 +415,7 @@ class TrieHHStatementTest(parameterized.TestCase):
             self.assertEqual(found.delta, runs * 1e-12)
             self.assertEqual(found.epsilon, rounds.epsilon(runs * 1e-12))
             self.assertEqual((distance.epsilon, distance.delta), (0, rounds.delta(0)))
-            self.assertIn("is right about whether the client was emp", distance.bound)
+            self.assertIn("a guess about the client is right with", distance.bound)
         self.assertLess(all_runs.epsilon, 3 * one.epsilon)
         self.assertEqual(
             (printed.epsilon, printed.delta),
@@ -387,13 +445,13 @@ class TrieHHStatementTest(parameterized.TestCase):
         for each in made.guarantees:
             self.assertTrue(each.one_sided or each.epsilon == 0)
         text = made.to_markdown()
-        self.assertEqual(text.count("one-sided** (an upper bound)"), 1)
+        self.assertEqual(text.count("one-sided**"), 1)
         self.assertIn("of one repeat alone", made.to_markdown())
         self.assertNotIn("of one repeat alone", self.make().to_markdown())
 
     def test_users_without_words_that_were_left_out(self):
         made = self.make(population_has_empty_users=False)
-        self.assertIn("taken to be public", " ".join(made.assumptions))
+        self.assertIn("assumed to be public", " ".join(made.assumptions))
         self.assertEqual(made.parameters["users_without_words"], "left out")
 
     def test_redrawing_users(self):
@@ -428,8 +486,8 @@ class TrieHHStatementTest(parameterized.TestCase):
     def test_names_all_that_a_run_shows_beside_the_words(self):
         text = " ".join(self.make().not_counted)
         for shown in (
-            "about how many votes they got",
-            "how many votes a round received",
+            "their vote counts",
+            "a round's total",
             "simulator/",
             "report.html",
             "messages",
@@ -445,7 +503,7 @@ class TrieHHStatementTest(parameterized.TestCase):
         )
         self.assertEmpty(made.guarantees)
         self.assertIn("smallest delta", made.no_guarantee_reason)
-        self.assertIn("**None.**", made.to_markdown())
+        self.assertIn("**No guarantee.**", made.to_markdown())
 
 
 if __name__ == "__main__":

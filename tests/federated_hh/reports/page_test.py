@@ -51,6 +51,9 @@ class _Statement:
     def headline(self):
         return "Privacy: epsilon 1, planned"
 
+    def in_words(self):
+        return "It hides a client."
+
     def guarantee_rows(self):
         return [{"unit": "client", "epsilon": "1.5", "delta": "1e-06"}]
 
@@ -260,7 +263,12 @@ class PageTest(PageTestCase):
         ]
         self.assertEqual(
             str(summary).splitlines(),
-            [*lines[:3], f"Report: {self.path / 'report.html'}", lines[3]],
+            [
+                *lines[:3],
+                "It hides a client.",
+                f"Report: {self.path / 'report.html'}",
+                lines[3],
+            ],
         )
         places = [shown.text.index(line.split(": ")[-1]) for line in lines]
         self.assertEqual(places, sorted(places))
@@ -270,14 +278,14 @@ class PageTest(PageTestCase):
 
     def test_long_tables_can_be_searched_by_the_page_itself(self):
         report = page.Page(self.directory, "T")
-        words = pd.DataFrame({"word": [f"w{i}{_EVIL}" for i in range(31)]})
+        words = pd.DataFrame({"word": [f"w{i}{_EVIL}" for i in range(11)]})
         report.section("S", covered=True).show(words)
         report.write()
         tags = [tag for tag, _ in self.read().tags]
         self.assertEqual(tags.count("script"), 1)
         self.assertEqual(tags.count("input"), 1)
         self.assertEqual(tags.count("details"), 1)
-        self.assertIn("Show all 31 rows", self.read().text)
+        self.assertIn("Show all 11 rows", self.read().text)
         page_text = (self.path / "report.html").read_text()
         self.assertNotIn("alert(1)", page_text.partition("<script>")[2])
 
@@ -309,7 +317,10 @@ class PageTest(PageTestCase):
 class DefaultPageTest(PageTestCase):
     def test_results_are_named(self):
         for values, told in (
-            ({"word": ["b", "a"], "clients": [2, 1]}, "2 top words found, first of a"),
+            (
+                {"word": ["b", "a"], "clients": [2, 1]},
+                "2 top words found, the first ones: b",
+            ),
             ({"repeat": [0, 1], "characters": [4, 5]}, "Top words: characters 4."),
             ({"length": [1, 2], "share": [0.5, 0.25]}, "2 top words found."),
             ({"word": []}, "0 top words found."),
@@ -349,7 +360,7 @@ class DefaultPageTest(PageTestCase):
         self.assertEqual(self.files() - self.before, written)
         named = ", ".join(f"w{i}" for i in range(10))
         self.assertEqual(
-            self.summary.found, f"45 heavy hitters found, first of all {named}."
+            self.summary.found, f"45 heavy hitters found, the first ones: {named}."
         )
         self.assertLen(tables.read(self.path / "heavy_hitters.csv"), 45)
         for expected in (
@@ -376,7 +387,7 @@ class DefaultPageTest(PageTestCase):
         metrics = pd.DataFrame({"repeat": [0], "round": [1], "clients": [50]})
         shown = self.write(metrics, metrics)
         self.assertEmpty(shown.pictures())
-        self.assertIn("Of round 1 only: clients 50.", shown.text)
+        self.assertIn("Only in round 1: clients 50.", shown.text)
 
     def test_metrics_without_rounds(self):
         with self.assertRaisesRegex(ValueError, "no column round, only .'level'"):
@@ -404,9 +415,9 @@ class BlocksTest(absltest.TestCase):
         self.assertEqual(
             table.rows,
             [
-                ["25.00%", "1", "1.50"],
-                ["50.00%", "20,000", "10.25"],
-                ["12.35%", "3", "0.00"],
+                ["25.0%", "1", "1.50"],
+                ["50.0%", "20,000", "10.25"],
+                ["12.3%", "3", "0.00"],
             ],
         )
 
@@ -423,8 +434,8 @@ class BlocksTest(absltest.TestCase):
         self.assertEqual(
             page_blocks.Table("", frame).rows,
             [
-                ["0.03627%", "4.100", "50%", "6.5", "1.5"],
-                ["0.00310%", "4.000", "25%", "3.0", "2.5"],
+                ["0.0363%", "4.100", "50%", "6.5", "1.5"],
+                ["0.0031%", "4.000", "25%", "3.0", "2.5"],
                 ["–", "300.000", "75%", "0.5", "3.5"],
             ],
         )

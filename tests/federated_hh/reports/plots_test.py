@@ -194,7 +194,7 @@ class LooksTest(absltest.TestCase):
         figure = plots.over_rounds(metrics, list(metrics)[1:])
         self.assertEqual(
             [axes.get_ylabel() for axes in figure.axes],
-            ["nats a token", "share", "L2 norm", "number"],
+            ["nats a token", "share", "L2 norm", "votes"],
         )
         losses, shares, *_ = [axes.yaxis.get_major_formatter() for axes in figure.axes]
         self.assertEqual([losses(4.1, 0), shares(0.1, 0)], ["4.10", "10%"])
@@ -223,7 +223,7 @@ class ToldAndDrawnTest(absltest.TestCase):
         self.assertEqual(
             told,
             "The same in every round: same 1,234, same with gaps 0.5. "
-            "Of round 2 only: at the end 7.5.",
+            "Only in round 2: at the end 7.5.",
         )
         self.assertLen(plots.titles(plots.over_rounds(metrics, drawn)), 2)
 
@@ -231,7 +231,7 @@ class ToldAndDrawnTest(absltest.TestCase):
         metrics = self.metrics(1, votes=[5, 6], clients=[50, 50])
         self.assertEqual(
             plots.told_and_drawn(metrics, ["votes", "clients"]),
-            ("Of round 1 only: votes 5.5, clients 50.", []),
+            ("Only in round 1: votes 5.5, clients 50.", []),
         )
 
 

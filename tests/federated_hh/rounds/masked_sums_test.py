@@ -429,7 +429,7 @@ class OptionsTest(parameterized.TestCase):
         tally = contract_cases.Tally("a", "a")
         stated = _masking().stated(tally.plan.statement(None, 0.9), 20)
         text = stated.to_markdown()
-        self.assertIn("Sums are masked (docs/masked_sum.md): of 20 clients each", text)
+        self.assertIn("Sums are masked (docs/masked_sum.md): each of 20 clients", text)
         self.assertIn("without exception", text)
         plan = training_plan.plan_of(
             timers.Timers(num_clients=9, cohort_size=4, num_rounds=1, timer_hours=0),

@@ -440,7 +440,7 @@ class PlannedTest(parameterized.TestCase):
         guarantee, *_ = text.guarantees
         self.assertEqual(guarantee.is_upper_bound, is_proved)
         self.assertEqual("nothing is proved" in guarantee.bound, not is_proved)
-        printed = "(an upper bound)" if is_proved else "(not a proved upper bound)"
+        printed = "(upper bound)" if is_proved else "(not a proved upper bound)"
         self.assertIn(printed, text.to_markdown())
 
     def test_without_noise(self):
@@ -448,7 +448,7 @@ class PlannedTest(parameterized.TestCase):
             plan = plan_of(model_updates.NoNoise(num_rounds=4, clip_norm=clip_norm))
             statement = plan.statement(None, 1e-10)
             self.assertEmpty(statement.guarantees)
-            self.assertIn("**None.** No noise", statement.to_markdown())
+            self.assertIn("**No guarantee.** No noise", statement.to_markdown())
             done = so_far(record_of(random_cohorts(4)))
             spent = plan.theorem.spent(plan, done, 1e-6)
             self.assertEqual(spent, {"rho": math.inf, "epsilon": math.inf})

@@ -422,7 +422,7 @@ class RunTest(TrieHHTestCase):
         )
         self.assertEqual(
             algorithm.progress({**rounds[-1], "candidates": 0}),
-            "no prefix is left to extend; 0 words",
+            "no prefix to extend; 0 words so far",
         )
         self.assertEqual(state.trie.words(), [])
         self.assertEqual(learned_prefixes(state.trie), {"a", "aa", "aaa", "aab"})

@@ -224,11 +224,13 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         )
 
     def test_participation_over_repeats(self):
-        self.assertIn("No user takes part in more than one level", _text(_statement()))
+        self.assertIn(
+            "No client takes part in more than one level", _text(_statement())
+        )
         text = _text(_statement(num_repeats=3))
-        self.assertIn("In a repeat no user takes part in more than one level", text)
+        self.assertIn("In a repeat no client takes part in more than one level", text)
         self.assertIn("one level of each of the 3 repeats", text)
-        self.assertNotIn("No user takes part", text)
+        self.assertNotIn("No client takes part", text)
 
     def test_every_level_of_every_repeat_counts(self):
         # The small domain of the second repeat alone, and at the place of any level.
@@ -289,10 +291,10 @@ class LdpTrieHHStatementTest(parameterized.TestCase):
         text = stated.to_markdown()
         for part in (
             "swap",
-            "at most 60 of each user",
-            "what one contribution is about",
-            "changes at most one of those that are reported on",
-            "keeps the votes of a user only until they are added up",
+            "at most 60 of each client",
+            "such as one word or one report",
+            "changes at most one reported item",
+            "keeps a client's votes only until they are added up",
             "n = N B = 30000000 reports",
             "The counting task",
         ):

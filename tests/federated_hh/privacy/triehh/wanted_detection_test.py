@@ -111,10 +111,14 @@ class AdviceTest(absltest.TestCase):
         larger = self.row("epsilon 8", 100, 0.1)
         little = self.row("epsilon 9", 100, 0.19)
         for table, begins, ends in (
-            ([own, larger, more], "Most would help: 10 t", "clients: epsilon 8, 10%."),
+            (
+                [own, larger, more],
+                "Most helpful change: 10 t",
+                "clients: epsilon 8, 10%.",
+            ),
             (
                 [own, larger],
-                "Most would help: epsilon 8.",
+                "Most helpful change: epsilon 8.",
                 "hold it; now it takes 20%.",
             ),
             ([own, little, self.row("epsilon 10", 100, None)], "", ""),
@@ -167,26 +171,30 @@ class LongerWordsTest(absltest.TestCase):
         told = self.advice(held)
         self.assertEqual(self.asked, [12])
         self.assertBetween(self.needed / 10**4, 0.1, 0.3)
-        self.assertStartsWith(told, "Most would help: --max_length=13. Words of more")
+        self.assertStartsWith(
+            told, "Most helpful change: --max_length=13. Words of more"
+        )
         self.assertIn("; 2 of them would be, ", told)
         self.assertEndsWith(told, "such as thunderstorm, photograph.")
         told = self.advice(held, is_all=True)
         self.assertStartsWith(told, "Every word of the")
-        self.assertIn("help: --max_length=13.", told)
+        self.assertIn("change: --max_length=13.", told)
 
     def test_what_gains_more_words_is_told(self):
         # Of the short words a larger population finds two more, which is more.
         held = {"thunderstorm": 0.3, "cat": 0.1, "dog": 0.05, "rare": 0.01}
-        self.assertStartsWith(self.advice(held), "Most would help: more.")
+        self.assertStartsWith(self.advice(held), "Most helpful change: more.")
         found = self.advice(held, found={"cat", "dog"})
-        self.assertStartsWith(found, "Most would help: --max_length=13.")
+        self.assertStartsWith(found, "Most helpful change: --max_length=13.")
 
     def test_rare_words_are_not_worth_a_longer_setting(self):
-        self.assertStartsWith(self.advice({"photograph": 0.1}), "Most would help: more")
+        self.assertStartsWith(
+            self.advice({"photograph": 0.1}), "Most helpful change: more"
+        )
         self.assertEqual(self.asked, [])
         # Nor is a setting with which they are still too rare.
         told = self.advice({"photograph": 0.21}, threshold=300)
-        self.assertStartsWith(told, "Most would help: more")
+        self.assertStartsWith(told, "Most helpful change: more")
         self.assertEqual(self.asked, [10])
 
     def test_one_odd_long_word_of_many_does_not_decide(self):
