@@ -2,7 +2,7 @@
 
 scripts/run fit_population --population=posts.jsonl --tokenizer=words
 
-The run directory has a page that shows the data beside the fitted law, and a flagfile
+The run directory has a page that compares the data with the fitted law, and a flagfile
 that simulates the law with any number of clients, in any program that takes a
 population:
 

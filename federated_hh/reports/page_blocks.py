@@ -114,9 +114,9 @@ def _column(name: str, values: pd.Series) -> list[str]:
     """
     if pd.api.types.is_float_dtype(values):
         if metric_labels.is_share(name):
-            decimals = _decimals_of_percents(100 * values[np.isfinite(values)].abs())
+            places = _decimals_of_percents(100 * values[np.isfinite(values)].abs())
             return [
-                f"{value:.{decimals}%}" if np.isfinite(value) else tables.shown(value)
+                f"{value:.{places}%}" if np.isfinite(value) else tables.shown(value)
                 for value in values
             ]
         if metric_labels.is_loss(name):

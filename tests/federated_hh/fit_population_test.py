@@ -103,7 +103,7 @@ class FitPopulationTest(parameterized.TestCase):
                     off = abs(row.value - value) / row.standard_error
                     self.assertLess(off, _DEVIATE, row)
         page = (directory / "report.html").read_text()
-        self.assertIn("The data beside the law", page)
+        self.assertIn("Data and law compared", page)
         self.assertEqual(page.count("data:image/png"), 4)
 
         flagfile = directory / "simulator" / "population.flagfile"

@@ -274,7 +274,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             f"--output_dir={path}",
         )
         self.assertEqual(result.returncode, 0, result.stderr)
-        printed = re.search(r"Local epsilon ([0-9.]+), for a central", result.stdout)
+        printed = re.search(r"Local epsilon ([0-9.]+): with it, an", result.stdout)
         local = float(printed[1])
         statement = json.loads((path / "privacy.json").read_text())
         self.assertAlmostEqual(

@@ -207,7 +207,7 @@ class RunStatisticsTest(absltest.TestCase):
                 )
             self.assertRegex(done.stdout, r"largest first: Oslo \([0-9.]+%\), New York")
             self.assertIn("Most helpful change", done.stdout)
-            self.assertIn("400 devices, 400 asked a query", done.stderr)
+            self.assertIn("400 devices, 400 a query", done.stderr)
             # The rows are somebody's.
             self.assertIn("The key of secret draws", done.stderr)
         policy = self.scratch / "policy.json"
@@ -240,7 +240,7 @@ class RunStatisticsTest(absltest.TestCase):
             f"--output_dir={self.scratch / 'twice'}",
         )
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("200 asked a query (--cohorts=disjoint)", done.stderr)
+        self.assertIn("200 a query (--cohorts=disjoint)", done.stderr)
         done = self.ask(recipe, *both, "--devices=vectorised")
         self.assertEqual(done.returncode, 2)
         self.assertIn("'select ... from DeviceTable'", done.stderr)

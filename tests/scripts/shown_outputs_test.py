@@ -102,7 +102,9 @@ class ShownOutputsTest(absltest.TestCase):
         epsilon, delta = re.search(
             r"Privacy.*; epsilon (\S+) at delta (\S+) per client for all", printed
         ).groups()
-        self.assertIn(f"**epsilon = {epsilon}, delta = {delta}, one", statement)
+        self.assertIn(
+            f"**epsilon = {epsilon}, delta = {delta} per client, one", statement
+        )
         words = (folder / "heavy_hitters.csv").read_text().splitlines()
         of_first = [line for line in words if line.startswith("0,")]
         self.assertIn(f"\n{len(of_first)} words found", printed)
