@@ -211,7 +211,7 @@ class Guarantee:
         if self.delta:
             told += f", except with probability {self.printed(self.delta)}"
         if self.one_sided:
-            told += ". No bound holds for lowering them"
+            told += ". No factor bounds lowering them"
         return f"{told}."
 
     def row(self) -> dict[str, str]:

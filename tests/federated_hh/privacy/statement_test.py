@@ -239,7 +239,7 @@ class StatementTest(parameterized.TestCase):
             {"epsilon": math.log(2), "one_sided": True, "adjacency": Adjacency.EMPTIED},
             "Whoever sees the released results and knows everybody else's data can "
             "raise the odds that one client's data were used by at most a factor of 2 "
-            "(e^0.6932), except with probability 1e-10. No bound holds for lowering "
+            "(e^0.6932), except with probability 1e-10. No factor bounds lowering "
             "them.",
         ),
         (
