@@ -180,11 +180,23 @@ def _tightest(
 def of_analysis(
     options: statistics_options.StatisticsOptions, policy: device_policy.Policy
 ) -> device_policy.Policy:
-    """Returns a policy with the limits of the columns that queries may read."""
-    if options.recipe:
-        return _tightest(policy, policy.fields)
+    """Returns a policy with the limits of the columns that an analysis reads."""
     columns = statistics_options.APPROVED[options.analysis][2]
     return _tightest(policy, columns, once=("age",))
+
+
+def of_recipe(
+    approval: device.Approval, recipe: recipe_lib.Recipe
+) -> device_policy.Policy | None:
+    """Returns the policy with the limits of the columns that a recipe reads.
+
+    None where devices refuse the recipe, whatever its budget.
+    """
+    with verification.Sandbox(approval.query_class) as sandbox:
+        try:
+            return _tightest(approval.policy, approval.verify(recipe, sandbox))
+        except device.RecipeRefusedError:
+            return None
 
 
 def with_budget(
@@ -197,20 +209,15 @@ def with_budget(
     if recipe.has_budget:
         return recipe
     policy = approval.policy
-    with verification.Sandbox(approval.query_class) as sandbox:
-        try:
-            read = approval.verify(recipe, sandbox)
-        except device.RecipeRefusedError:  # whatever its budget
-            limit = policy.limits
-            return dataclasses.replace(
-                recipe,
-                local_units=device_policy.units_of(limit.local_epsilon, "epsilon"),
-                aggregate_units=device_policy.units_of(
-                    limit.aggregate_epsilon, "epsilon"
-                ),
-                minimum_cohort=2,
-            )
-    tightest = _tightest(policy, read)
+    tightest = of_recipe(approval, recipe)
+    if tightest is None:
+        limit = policy.limits
+        return dataclasses.replace(
+            recipe,
+            local_units=device_policy.units_of(limit.local_epsilon, "epsilon"),
+            aggregate_units=device_policy.units_of(limit.aggregate_epsilon, "epsilon"),
+            minimum_cohort=2,
+        )
     epsilon = analysis.query_epsilon(tightest, queries, cohort_size)
     local_units, minimum = analysis.report_budget(
         policy.randomizer,

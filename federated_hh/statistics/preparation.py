@@ -22,6 +22,7 @@ from federated_hh.statistics.devices import (
     aggregation,
     device,
     fleet,
+    policy_file,
     vector_fleet,
 )
 from federated_hh.statistics.recipes import device_table, events
@@ -40,7 +41,7 @@ class Prepared:
     Attributes:
         algorithm: The analysis.
         stored: Contents of the devices.
-        setting: Sizes of the run, for what it can find.
+        setting: Sizes of the query that needs the most holders.
     """
 
     algorithm: analysis.Analysis[Any]
@@ -74,13 +75,16 @@ def resolved(
     num_devices: int,
     recipes: Sequence[recipe_lib.Recipe] = (),
     approval: device.Approval | None = None,
+    table: device_table.DeviceTable | None = None,
 ) -> statistics_options.StatisticsOptions:
     """Returns the options with the population's cohorts in the place of "auto"."""
     if options.cohorts != "auto":
         return options
-    setting = setting_of(options, num_devices, recipes, approval)
-    is_allowed = not options.policy or setting.policy.limits.reports >= setting.queries
-    is_everybody = is_allowed and setting.is_better_by_everybody
+    settings = settings_of(options, num_devices, recipes, approval, table)
+    is_everybody = max(settings, key=_share).is_better_by_everybody
+    if options.policy:
+        reports = min(setting.policy.limits.reports for setting in settings)
+        is_everybody = is_everybody and reports >= settings[0].queries
     if any(recipe.has_budget for recipe in recipes):
         largest = max(recipe.minimum_cohort for recipe in recipes)
         is_everybody = largest > num_devices // len(recipes)
@@ -88,35 +92,58 @@ def resolved(
     return dataclasses.replace(options, cohorts=cohorts)
 
 
-def setting_of(
+def settings_of(
     options: statistics_options.StatisticsOptions,
     num_devices: int,
     recipes: Sequence[recipe_lib.Recipe] = (),
     approval: device.Approval | None = None,
-) -> sizing.Setting:
-    """Returns the setting that says how many holders a value needs."""
-    policy = approvals.approval_of(options, policy=approval).policy
-    policy = approvals.of_analysis(options, policy)
+    table: device_table.DeviceTable | None = None,
+) -> list[sizing.Setting]:
+    """Returns the settings that say how many holders a value needs.
+
+    Args:
+        options: The options.
+        num_devices: Number of devices.
+        recipes: Custom recipes, if any.
+        approval: The policy file's approval, if it is read already.
+        table: The devices' custom table, if any.
+
+    Returns:
+        One a recipe, with the limits of the columns that it reads and its budget; one
+        in all without recipes.
+    """
+    approval = approvals.approval_of(options, table, approval)
     queries = len(recipes) or options.num_queries
     is_everybody = options.cohorts == "everybody"
-    epsilon = policy.limits.aggregate_epsilon
-    budgets = [recipe for recipe in recipes if recipe.has_budget]
-    if budgets:
-        epsilon = min(recipe.aggregate_epsilon for recipe in budgets)
-        epsilon *= queries if is_everybody else 1
-        local = min(recipe.local_epsilon for recipe in budgets)
-        policy = dataclasses.replace(
-            policy, limits=dataclasses.replace(policy.limits, local_epsilon=local)
+    found = []
+    for recipe in recipes or [None]:
+        if recipe is None:
+            policy = approvals.of_analysis(options, approval.policy)
+        else:
+            policy = approvals.of_recipe(approval, recipe) or approval.policy
+        epsilon = policy.limits.aggregate_epsilon
+        if recipe is not None and recipe.has_budget:
+            epsilon = recipe.aggregate_epsilon * (queries if is_everybody else 1)
+            limits = dataclasses.replace(
+                policy.limits, local_epsilon=recipe.local_epsilon
+            )
+            policy = dataclasses.replace(policy, limits=limits)
+        found.append(
+            sizing.Setting(
+                num_devices,
+                queries,
+                is_everybody,
+                epsilon,
+                policy,
+                options.drop_out,
+                float(special.ndtri(1 - options.false_positive_chance)),
+            )
         )
-    return sizing.Setting(
-        num_devices,
-        queries,
-        is_everybody,
-        epsilon,
-        policy,
-        options.drop_out,
-        float(special.ndtri(1 - options.false_positive_chance)),
-    )
+    return found
+
+
+def _share(setting: sizing.Setting) -> float:
+    return setting.share
 
 
 def prepare(
@@ -139,10 +166,18 @@ def prepare(
         ValueError: If there are too few devices, they would refuse a recipe, or
             vectorised ones cannot answer it.
     """
-    options = resolved(options, stored.num_devices, recipes, approval)
-    setting = setting_of(options, stored.num_devices, recipes, approval)
-    if not recipes or not all(recipe.has_budget for recipe in recipes):
-        setting.check()
+    table = stored if isinstance(stored, device_table.DeviceTable) else None
+    options = resolved(options, stored.num_devices, recipes, approval, table)
+    settings = settings_of(options, stored.num_devices, recipes, approval, table)
+    for number, setting in enumerate(settings):
+        if not recipes:
+            setting.check()
+        elif not recipes[number].has_budget:
+            try:
+                setting.check()
+            except ValueError as error:
+                told = policy_file.told(approvals.approval_of(options, table, approval))
+                raise ValueError(f"{options.recipe[number]}: {error}; {told}") from None
     algorithm = algorithm_of(options, stored, fingerprint, recipes, approval)
     if isinstance(algorithm, custom_recipes.CustomRecipes):
         approvals.check_recipes(options, algorithm.approval, algorithm.recipes)
@@ -155,7 +190,7 @@ def prepare(
                     "that no sum would be released; without privacyBudget a recipe "
                     "gets one that fits"
                 )
-    return Prepared(algorithm, stored, setting)
+    return Prepared(algorithm, stored, max(settings, key=_share))
 
 
 def algorithm_of(
@@ -177,8 +212,8 @@ def algorithm_of(
     Raises:
         ValueError: See `prepare`.
     """
-    options = resolved(options, stored.num_devices, recipes, approval)
     table = stored if isinstance(stored, device_table.DeviceTable) else None
+    options = resolved(options, stored.num_devices, recipes, approval, table)
     approval = approvals.approval_of(options, table, approval)
     devices: fleet.Fleet
     if options.devices == "real":

@@ -121,15 +121,28 @@ def to_json(approval: device.Approval) -> str:
 
 
 def told(approval: device.Approval) -> str:
-    """Returns the approved identifier, table, columns and limits, in a line."""
+    """Returns the approved identifier, table, columns and limits, in a line.
+
+    A column's limits are named where they are not those of the whole analysis.
+    """
     policy, stream = approval.policy, approval.query_class.stream
-    columns = ", ".join(f"{name} ({stream.fields[name]})" for name in policy.fields)
+    columns = ", ".join(
+        f"{name} ({stream.fields[name]}"
+        + (f": {_told(limits)})" if limits != policy.limits else ")")
+        for name, limits in policy.fields.items()
+    )
     return (
         f"approved are the AnalysisIdentifier {policy.analysis} and the columns "
-        f"{columns} of the table {stream.name}, within {policy.limits.reports} "
-        f"report{'s' * (policy.limits.reports > 1)}, localEpsilon "
-        f"{policy.limits.local_epsilon:g} and cohortAggregateEpsilon "
-        f"{policy.limits.aggregate_epsilon:g} (delta {policy.delta:g})"
+        f"{columns} of the table {stream.name}, within {_told(policy.limits)} (delta "
+        f"{policy.delta:g})"
+    )
+
+
+def _told(limits: device_policy.Limits) -> str:
+    return (
+        f"{limits.reports} report{'s' * (limits.reports > 1)}, localEpsilon "
+        f"{limits.local_epsilon:g} and cohortAggregateEpsilon "
+        f"{limits.aggregate_epsilon:g}"
     )
 
 

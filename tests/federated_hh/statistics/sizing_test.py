@@ -1,6 +1,7 @@
 """Tests of the settings that follow from a population of devices."""
 
 import dataclasses
+import json
 import pathlib
 import re
 
@@ -16,7 +17,7 @@ from tests.federated_hh.statistics import cases
 
 def _setting(num_devices, **changes):
     options = statistics_options.StatisticsOptions(**changes)
-    return preparation.setting_of(options, num_devices)
+    return preparation.settings_of(options, num_devices)[0]
 
 
 class SizingTest(parameterized.TestCase):
@@ -88,6 +89,56 @@ class SizingTest(parameterized.TestCase):
                         stored,
                         "tests",
                     )
+
+    def test_a_column_that_no_recipe_reads_does_not_count(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "policy.json"
+        options = statistics_options.StatisticsOptions(analysis="joint")
+        shipped = approvals.approval_of(options)
+        whole = shipped.policy.limits
+        tight = dataclasses.replace(whole, aggregate_epsilon=0.3, local_epsilon=2.0)
+        fields = {"ngrams": whole, "age": tight}
+        policy = dataclasses.replace(shipped.policy, fields=fields)
+        approval = dataclasses.replace(shipped, policy=policy)
+        path.write_text(policy_file.to_json(approval))
+        options = statistics_options.StatisticsOptions(
+            analysis="joint", policy=str(path), recipe=("words.json", "ages.json")
+        )
+        recipes = []
+        for name in ("ngrams", "age"):
+            content = json.loads(cases.recipe().to_json())["dataTypeContent"][name]
+            one = cases.recipe(
+                query=f"select {name} from KeyboardNGrams",
+                dataTypeContent={name: content},
+                AnalysisIdentifier=policy.analysis,
+            )
+            recipes.append(dataclasses.replace(one, minimum_cohort=0))
+        words, ages = preparation.settings_of(options, 120, recipes)
+        self.assertEqual((words.epsilon, words.policy.limits), (1.0, whole))
+        self.assertEqual((ages.epsilon, ages.policy.limits.local_epsilon), (0.3, 2.0))
+        # As a device decides.
+        budget = approvals.with_budget(approval, recipes[0], 1, 120)
+        self.assertEqual(budget.aggregate_epsilon, 1.0)
+        self.assertIsNone(device.refusal(approval, budget))
+        stored = cases.stored(120)
+        prepared = preparation.prepare(
+            dataclasses.replace(options, recipe=("words.json",), cohorts="disjoint"),
+            stored,
+            "tests",
+            recipes[:1],
+        )
+        self.assertEqual(prepared.setting.epsilon, 1.0)
+        with self.assertRaisesRegex(
+            ValueError,
+            r"^ages.json: 120 devices cannot answer 1 query at an epsilon of 0\.3.*"
+            r"ngrams \(TEXT\), age \(INTEGER: 1 report, localEpsilon 2 and "
+            r"cohortAggregateEpsilon 0\.3\)",
+        ):
+            preparation.prepare(
+                dataclasses.replace(options, recipe=("ages.json",)),
+                stored,
+                "tests",
+                recipes[1:],
+            )
 
     @parameterized.parameters(300, 20_000)
     def test_as_many_holders_are_found_nine_times_in_ten(self, num_devices):
