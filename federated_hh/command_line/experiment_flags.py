@@ -216,8 +216,6 @@ def run_program(
         if not options.resume:
             run_directory.RunDirectory.check_free(output_dir)
         key = _noise_key(options, is_synthetic())
-        if key.is_secret:
-            logging.info("The noise key's SHA-256 is %s.", key.commitment)
         checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
     except KeyboardInterrupt:

@@ -94,14 +94,15 @@ def begin_or_resume(
     """
     if resume:
         key = noise_key or run_record.noise_key_of(path)
-        return RunDirectory.resume(path, program=program, facts=facts, noise_key=key)
-    return RunDirectory.create(
-        path,
-        program=program,
-        flags=flags,
-        facts=facts,
-        noise_key=noise_key or noise_keys.NoiseKey.fresh(),
-    )
+        run = RunDirectory.resume(path, program=program, facts=facts, noise_key=key)
+    else:
+        key = noise_key or noise_keys.NoiseKey.fresh()
+        run = RunDirectory.create(
+            path, program=program, flags=flags, facts=facts, noise_key=key
+        )
+    if key.is_secret:
+        logging.info("The key of secret draws: SHA-256 %s.", key.commitment)
+    return run
 
 
 class RunDirectory:
