@@ -44,7 +44,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         print(policy_file.to_json(approval))
         return
     # Before the population is prepared, which can take minutes.
-    approvals.check_recipes(options, approval, recipes)
+    approvals.check_recipes(options, approval, recipes, stored)
     if stored is None:
         tokens = vocabulary.Vocabulary.from_english(options.num_tokens)
         text = _PROGRAM.prepare_text(tokens)

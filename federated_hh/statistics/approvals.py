@@ -9,7 +9,7 @@ from federated_hh.privacy.local import device_policy
 from federated_hh.statistics import options as statistics_options
 from federated_hh.statistics.analyses import analysis
 from federated_hh.statistics.devices import device, policy_file, vector_fleet
-from federated_hh.statistics.recipes import device_table, events, verification
+from federated_hh.statistics.recipes import device_table, events, store, verification
 from federated_hh.statistics.recipes import recipe as recipe_lib
 
 # As in the paper's figure 4.
@@ -122,25 +122,33 @@ def check_recipes(
     options: statistics_options.StatisticsOptions,
     approval: device.Approval,
     recipes: Sequence[recipe_lib.Recipe],
+    table: device_table.DeviceTable | None = None,
 ) -> None:
-    """Checks that devices will not refuse a recipe.
+    """Checks that devices will not refuse a recipe, and can answer it.
 
     Args:
         options: The options, with the recipes' files.
         approval: Approval that ships with each device.
         recipes: The recipes; one without a budget is checked but for that.
+        table: The devices' custom table, if any.
 
     Raises:
-        ValueError: If they will, with what is approved.
+        ValueError: If they will, with what is approved, or if a column is not of the
+            type of its cells, so that all answers would be "(other)".
     """
     errors: list[ValueError] = []
     for number, recipe in enumerate(recipes):
         earlier = recipes[:number] if options.cohorts == "everybody" else ()
         found = device.refusal(approval, recipe, earlier)
         if found is None and options.devices != "real":
-            table = approval.query_class.stream.name
+            name = approval.query_class.stream.name
             try:
-                vector_fleet.check_plain(recipe.query, table)
+                vector_fleet.check_plain(recipe.query, name)
+            except ValueError as error:
+                errors.append(ValueError(f"{options.recipe[number]}: {error}"))
+        if found is None:
+            try:
+                _check_types(approval.query_class.stream, recipe, table)
             except ValueError as error:
                 errors.append(ValueError(f"{options.recipe[number]}: {error}"))
         if found is not None and not options.ask_refused:
@@ -152,6 +160,35 @@ def check_recipes(
                 )
             )
     fields_lib.raise_all(errors)
+
+
+def _check_types(
+    stream: store.EventStream,
+    recipe: recipe_lib.Recipe,
+    table: device_table.DeviceTable | None,
+) -> None:
+    """Refuses buckets of numbers for a column of texts, and the other way round."""
+    selected = verification.plain_columns(recipe.query)
+    for column, cells in recipe.content.types.items():
+        kind = stream.fields.get(column) if column in selected else None
+        if kind is None or cells.of_texts == (kind == "TEXT"):
+            continue
+        named = type(cells).__name__
+        if cells.of_texts:
+            raise ValueError(
+                f"{column} has numbers ({kind}), and {named} counts texts: all answers "
+                "would be (other). Take BucketedType, or a policy with the type TEXT"
+            )
+        first = table.first_texts.get(column) if table else None
+        why = ": its policy says so; change the type to REAL"
+        if first:
+            line, cell = first
+            why = f", as line {line} has {cell[:60]!r}, which is no number"
+            why += device_table.comma_advice(cell)
+        raise ValueError(
+            f"{column} has texts (TEXT), and {named} counts numbers: all answers would "
+            f"be (other). It is TEXT{why}"
+        )
 
 
 def _tightest(

@@ -180,7 +180,7 @@ def prepare(
                 raise ValueError(f"{options.recipe[number]}: {error}; {told}") from None
     algorithm = algorithm_of(options, stored, fingerprint, recipes, approval)
     if isinstance(algorithm, custom_recipes.CustomRecipes):
-        approvals.check_recipes(options, algorithm.approval, algorithm.recipes)
+        approvals.check_recipes(options, algorithm.approval, algorithm.recipes, table)
         cohort = algorithm.plan.sampler.cohort_size
         for path, recipe in zip(options.recipe, algorithm.recipes, strict=False):
             if recipe.minimum_cohort > cohort and not options.ask_refused:

@@ -209,10 +209,13 @@ class RunStatisticsTest(absltest.TestCase):
             self.assertIn("Most helpful change", done.stdout)
             self.assertIn("400 devices, 400 a query", done.stderr)
             # The rows are somebody's.
-            self.assertIn("The key of secret draws", done.stderr)
+            self.assertEqual(done.stderr.count("The key of secret draws"), 1)
+            before = done.stderr.partition("The key of secret draws")[0]
+            self.assertIn("400 asked a query", before)
         policy = self.scratch / "policy.json"
         printed = _run(f"--table={table}", "--print_policy", self.cache)
         self.assertEqual(printed.returncode, 0, printed.stderr)
+        self.assertNotIn("The key of secret draws", printed.stderr)
         fields = json.loads(printed.stdout)
         del fields["columns"]["city"]
         fields["AnalysisIdentifier"] = "com.example.survey"
@@ -244,6 +247,41 @@ class RunStatisticsTest(absltest.TestCase):
         done = self.ask(recipe, *both, "--devices=vectorised")
         self.assertEqual(done.returncode, 2)
         self.assertIn("'select ... from DeviceTable'", done.stderr)
+
+    def test_cells_of_another_type_are_refused_before_anything_is_asked(self):
+        table, recipe = self.table()
+        text = table.read_text().replace(";25;", ";25,5;").replace(";2", ";2,")
+        table.write_text(text)
+        bucketed = {"dataType": "BucketedType", "boundaries": [0, 45]}
+        texts = {"dataType": "TextType", "values": ["21"]}
+        path = self.scratch / "none"
+        for where, content, message in (
+            ("", bucketed, "age has texts .*as line 2 has '2,0'.* comma as a point"),
+            (" where city = 'Oslo'", bucketed, "BucketedType counts numbers"),
+            ("", texts, None),
+        ):
+            recipe["query"] = f"select age from DeviceTable{where}"
+            recipe["dataTypeContent"] = {"age": content}
+            done = self.ask(recipe, f"--table={table}", f"--output_dir={path}")
+            self.assertEqual(done.returncode, 2 if message else 0, done.stderr)
+            if message:
+                self.assertRegex(done.stderr.splitlines()[-1], message)
+                self.assertFalse(path.exists())
+                self.assertNotIn("The key of secret draws", done.stderr)
+        # What a query computes of a text may be a number.
+        recipe["query"] = "select length(age) as age from DeviceTable"
+        recipe["dataTypeContent"] = {"age": bucketed}
+        path = self.scratch / "length"
+        done = self.ask(recipe, f"--table={table}", f"--output_dir={path}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table, recipe = self.table()
+        recipe |= {
+            "query": "select age from DeviceTable",
+            "dataTypeContent": {"age": texts},
+        }
+        done = self.ask(recipe, f"--table={table}", "--output_dir=/none")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("age has numbers (INTEGER), and TextType", done.stderr)
 
     def test_refusals_come_before_the_population(self):
         recipe = json.loads(_FIGURE_4.read_text())

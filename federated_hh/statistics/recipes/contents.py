@@ -12,6 +12,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from federated_hh.statistics.recipes import store
+
 OTHER, END = "(other)", "end-token"
 _ROOT, NULL = "root", "null"
 # No recipe has these among its tokens.
@@ -25,7 +27,13 @@ class ContentError(ValueError):
 
 
 class DataType(abc.ABC):
-    """Buckets of one field's values; the first is for all that no other covers."""
+    """Buckets of one field's values; the first is for all that no other covers.
+
+    Attributes:
+        of_texts: Whether the other buckets are of texts, not of numbers.
+    """
+
+    of_texts = True
 
     @property
     @abc.abstractmethod
@@ -54,6 +62,7 @@ class BucketedType(DataType):
     """
 
     boundaries: tuple[float, ...]
+    of_texts = False
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "BucketedType":
@@ -281,6 +290,7 @@ class Content:
                 if kind == "CombinationType":
                     known = ("dataType", "structure")
                     given = _field(described, "structure", known)
+                    _check_names(".structure", given)
                     structures.append(_words(".structure", given))
                 elif kind in _TYPES:
                     types[name] = _TYPES[kind](described)
@@ -407,6 +417,17 @@ def _words(name: str, given: Any) -> tuple[str, ...]:
             )
     _check_distinct(name, given)
     return tuple(given)
+
+
+def _check_names(name: str, given: Any) -> None:
+    """Refuses columns that no table has, with names that it can have."""
+    words = given if isinstance(given, list) else []
+    for word in words:
+        if isinstance(word, str) and len(word.split()) > 1:
+            raise ContentError(
+                f"{name} has {word!r}; columns have names without white space: rename "
+                f"it in the table and in the recipe, as to {store.renamed(word)}"
+            )
 
 
 def _check_distinct(name: str, given: Sequence[str]) -> None:

@@ -40,11 +40,13 @@ class DeviceTable:
         columns: Objects [rows] by column: an int, a float or a text, or None where the
             cell is missing.
         splits: int64 [devices + 1]: the rows of device i are splits[i:i + 2].
+        first_texts: Line and cell of the first that is no number, by column of texts.
     """
 
     stream: store.EventStream
     columns: Mapping[str, np.ndarray]
     splits: np.ndarray
+    first_texts: Mapping[str, tuple[int, str]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def read(
@@ -99,6 +101,12 @@ class DeviceTable:
             stream = store.EventStream(name, fields, retention=math.inf)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
+        first_texts = {}
+        for column in (c for c, kind in fields.items() if kind == "TEXT"):
+            for (line, _), cell in zip(rows, cells[column], strict=True):
+                if cell.strip() and not _REAL.fullmatch(cell.strip()):
+                    first_texts[column] = (line, cell)
+                    break
         parsed: dict[str, list[Any]] = {column: [] for column in fields}
         numbers: dict[str, int] = {}
         owners = []
@@ -120,7 +128,7 @@ class DeviceTable:
             array = np.empty(len(found), object)
             array[:] = found
             columns[column] = array[order]
-        return cls(stream, columns, np.append(0, np.cumsum(sizes)))
+        return cls(stream, columns, np.append(0, np.cumsum(sizes)), first_texts)
 
     @property
     def num_devices(self) -> int:
@@ -195,5 +203,15 @@ def _parsed(cell: str, column: str, kind: str) -> Any:
         value = math.nan
     if "_" in cell or not abs(value) < (2**63 if kind == "INTEGER" else math.inf):
         number = "a whole number" if kind == "INTEGER" else "a number like 2.5"
-        raise ValueError(f"{column} is {cell[:60]!r}; it must be {number} or empty")
+        raise ValueError(
+            f"{column} is {cell[:60]!r}; it must be {number} or empty"
+            f"{comma_advice(cell)}"
+        )
     return value
+
+
+def comma_advice(cell: str) -> str:
+    """Returns the end of a message about a cell that is no number."""
+    if _REAL.fullmatch(cell.strip().replace(",", ".", 1)) is None:
+        return ""
+    return ": write the decimal comma as a point"

@@ -36,10 +36,10 @@ class EventStream:
 
     def __post_init__(self):
         for name in (self.name, *self.fields):
-            if renamed := _renamed(name):
+            if other := renamed(name):
                 raise ValueError(
                     f"a query cannot name the table or column {name!r}: rename it, as "
-                    f"to {renamed}; names have letters, digits and underscores, and "
+                    f"to {other}; names have letters, digits and underscores, and "
                     f"are no words of SQL, nor {', '.join(_OWN)}"
                 )
         if not self.fields:
@@ -65,7 +65,7 @@ class EventStream:
         return ", ".join(f"{name} {kind}" for name, kind in self.fields.items())
 
 
-def _renamed(name: str) -> str:
+def renamed(name: str) -> str:
     """Returns a like name that queries can have; "" for one that they can."""
     plain = name
     if not name.isidentifier():

@@ -39,6 +39,9 @@ _WORD = "[\\w\x80-\U0010ffff]+"  # as SQLite has it
 _PLAIN = re.compile(
     rf"\s*select\s+{_WORD}(\s*,\s*{_WORD})*\s+from\s+{_WORD}\s*", re.IGNORECASE
 )
+_COLUMNS = re.compile(
+    rf"\s*select\s+({_WORD}(?:\s*,\s*{_WORD})*)\s+from\s", re.IGNORECASE
+)
 # In double quotes SQLite takes what is no column for a text; the others end or hide
 # what is executed.
 _FORBIDDEN = ('"', ";", "--", "/*", "\0", "?", ":", "@", "$")
@@ -102,6 +105,12 @@ class QueryClass:
 def is_plain(query: str) -> bool:
     """Returns whether a query names fields of a stream and does nothing else."""
     return _PLAIN.fullmatch(query) is not None
+
+
+def plain_columns(query: str) -> list[str]:
+    """Returns the columns of a query that selects columns as they are, or none."""
+    found = _COLUMNS.match(query)
+    return re.split(r"\s*,\s*", found[1]) if found else []
 
 
 class Sandbox(contextlib.AbstractContextManager):

@@ -89,6 +89,10 @@ class DeviceTableTest(parameterized.TestCase):
         ("".join(f"u{i},{i}\n" for i in range(20)) + "z,4O\n", "line 22: age is '4O'"),
         ("".join(f"u{i},{i}\n" for i in range(20)) + f"z,{2**63}\n", "whole number"),
         ("".join(f"u{i},{i}.5\n" for i in range(20)) + "z,nan\n", "a number like"),
+        (
+            "".join(f"u{i},{i}.5\n" for i in range(20)) + 'z,"7,5"\n',
+            "age is '7,5'; .*: write the decimal comma as a point",
+        ),
     )
     def test_bad_rows_are_named(self, rows, message):
         rows = rows if isinstance(rows, bytes) else rows.encode()

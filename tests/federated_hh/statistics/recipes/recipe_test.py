@@ -69,6 +69,11 @@ _BAD = {
         "CombinationType of age",
         False,
     ),
+    "structure_blank": (
+        {"dataTypeContent__combinations__structure": ["hours of sleep", "ngrams"]},
+        "white space: rename it in the table and in the recipe, as to hours_of_sleep",
+        True,
+    ),
     "structure_twice": (
         {"dataTypeContent__combinations__structure": ["age", "age", "ngrams"]},
         "combinations.structure",
