@@ -116,7 +116,8 @@ def settings_of(
     queries = len(recipes) or options.num_queries
     is_everybody = options.cohorts == "everybody"
     found = []
-    for recipe in recipes or [None]:
+    asked: list[recipe_lib.Recipe | None] = [*recipes] or [None]
+    for recipe in asked:
         if recipe is None:
             policy = approvals.of_analysis(options, approval.policy)
         else:

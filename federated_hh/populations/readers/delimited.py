@@ -4,12 +4,14 @@ import csv
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import arrow_text
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import bad_rows, fields, opening
@@ -23,6 +25,9 @@ WORD_COUNT_COLUMNS = ("user", "word", "count")
 # Characters allowed next to a quote that begins a field, or ends one, besides the
 # delimiter.
 _BEFORE_FIELD, _AFTER_FIELD = b'\n"', b'\r\n"'
+
+# A first line that names the delimiter, as Excel writes and reads it.
+_SEPARATOR = re.compile('\ufeff?"?sep=([^\\w"\\r\\n])"?\r?\n', re.IGNORECASE)
 
 _NOT_CLOSED = "a quote is not closed, or is closed in a later row"
 
@@ -50,16 +55,17 @@ class _QuotedRecords:
     reading continues at its second. Within a line, stray quotes are kept.
     """
 
-    def __init__(self, width: int, delimiter: str = ","):
+    def __init__(self, width: int, delimiter: str = ",", done: int = 0):
         """Starts at the first line.
 
         Args:
             width: Number of fields of a record; 0 for as many as the first has.
             delimiter: Character between fields.
+            done: Number of lines of the file before the first.
         """
         self._width = width
         self._delimiter = delimiter
-        self._done = 0  # lines of the file
+        self._done = done  # lines of the file
         self._rest: list[str] = []  # lines of a record that has begun
 
     def cut(self, block: str) -> _Records:
@@ -214,6 +220,24 @@ class _QuotedRecords:
         found.records[:] = [found.records[place] for place in kept]
 
 
+def _begin(
+    block: str, width: int, delimiter: str | None, likely: str
+) -> tuple[_QuotedRecords, str]:
+    """Returns a file's records, and its first block without Excel's "sep=;".
+
+    Args:
+        block: The first block.
+        width: Number of fields of a record; 0 for as many as the first has.
+        delimiter: Character between fields, if it is given.
+        likely: The characters, of which the first line has the right one most often.
+    """
+    found = _SEPARATOR.match(block)
+    block = block[found.end() :] if found else block
+    first = block.partition("\n")[0]
+    mark = delimiter or (found and found[1]) or max(likely, key=first.count)
+    return _QuotedRecords(width, mark, 1 if found else 0), block
+
+
 class _PlainRecords:
     """Cuts the lines of a tab-separated file, which has no quotes, into records."""
 
@@ -282,6 +306,21 @@ def _leave_out_other_widths(found: _Records, width: int) -> None:
     found.records[:] = [found.records[place] for place in kept]
 
 
+def _check_header(path: str, encoding: str, found: _Records) -> None:
+    """Raises `PopulationError` for a header that the encoding does not have."""
+    first = min(found.lines, default=math.inf)
+    if any(n < first and why == opening.UNDECODABLE for n, why in found.wrong):
+        advice = ""
+        if other := opening.likely_encoding(path, encoding):
+            with opening.open_text(path, other[0]) as lines:
+                line = next(lines).strip()[:200]
+            advice = f"; {other[1]}. The first line is then {line!r}"
+        raise verified_files.PopulationError(
+            f"{path}: the columns' names have bytes that --encoding={encoding} does "
+            f"not have{advice}."
+        )
+
+
 def read_records(
     path: str, encoding: str, delimiter: str | None, bad: bad_rows.BadRows
 ) -> Iterator[tuple[int, list[str]]]:
@@ -301,11 +340,14 @@ def read_records(
     with opening.open_blocks(path, encoding, show_progress=False) as blocks:
         for block in itertools.chain(blocks, [""]):
             if records is None:
-                header = block.partition("\n")[0]
-                mark = delimiter or max(_DELIMITERS, key=header.count)
-                records = _QuotedRecords(0, mark)
+                records, block = _begin(block, 0, delimiter, _DELIMITERS)
             found = records.cut(block)
-            width = width or len(found.records[0] if found.records else ())
+            if not width:
+                _check_header(path, encoding, found)
+            if not width and found.records:
+                width = len(found.records[0])
+                # What it lacks is told before the rows' mistakes.
+                yield found.lines.pop(0), found.records.pop(0)
             _leave_out_other_widths(found, width)
             for line, reason in sorted(found.wrong):
                 bad.add(line, reason)
@@ -385,28 +427,32 @@ def _read(
     names, has_header = _column_names(options, wanted, default_names)
     indices: tuple[int, ...] = ()
     width = len(names) if names else 0
-    records: _QuotedRecords | _PlainRecords = _PlainRecords()
-    if is_quoted:
-        records = _QuotedRecords(width, options.separator or ",")
+    records: _QuotedRecords | _PlainRecords | None = None
+    if not is_quoted:
+        records = _PlainRecords()
     with opening.open_blocks(path, options.encoding) as blocks:
         for block in itertools.chain(blocks, [""]):
+            if records is None:
+                records, block = _begin(block, width, options.separator, ",")
             if indices and block and isinstance(records, _QuotedRecords):
                 plain = records.plain_columns(block, width, indices)
                 if plain is not None:
                     yield fields.checked(*plain, wanted, bad)
                     continue
             found = records.cut(block)
+            if has_header:
+                _check_header(path, options.encoding, found)
+            first = min(found.lines, default=math.inf)
             if has_header and found.records:
                 has_header = False
-                names = names or tuple(found.records[0])
-                del found.lines[0], found.records[0]
+                first, header = found.lines.pop(0), found.records.pop(0)
+                names = names or tuple(header)
             if not indices and (names or found.records):
                 width = len(names or found.records[0])
                 found.wrong.sort()
-                first = found.lines[0] if found.lines else math.inf
                 while found.wrong and found.wrong[0][0] < first:
                     bad.add(*found.wrong.pop(0))
-                indices = wanted.indices(path, names, width)
+                indices = wanted.indices(path, names, width, options.encoding)
             _leave_out_other_widths(found, width)
             columns: list[list[str]] = [
                 [record[index] for record in found.records] for index in indices

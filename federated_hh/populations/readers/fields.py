@@ -1,5 +1,6 @@
 """The fields of a row and checks of their values."""
 
+import csv
 import dataclasses
 import itertools
 import reprlib
@@ -65,7 +66,11 @@ class Fields:
         return all(column.isdecimal() for _, column in self.named())
 
     def indices(
-        self, path: str, names: Sequence[str] | None, width: int
+        self,
+        path: str,
+        names: Sequence[str] | None,
+        width: int,
+        encoding: str | None = None,
     ) -> tuple[int, ...]:
         """Returns the 0-based numbers of the columns.
 
@@ -73,60 +78,88 @@ class Fields:
             path: The file, for messages.
             names: The names of the file's columns, or None if they have none.
             width: Number of the file's columns.
+            encoding: Encoding of a file of text, for advice.
 
         Raises:
             PopulationError: If a column is not there, or two have its name.
         """
-        advice = "; --csv_columns names the columns of a CSV file without header"
-        return tuple(
-            place(path, names, column, f"--{flag}", width, advice)
-            for flag, column in self.named()
+        return places(
+            path,
+            names,
+            [(f"--{flag}", column) for flag, column in self.named()],
+            width,
+            "; --csv_columns names the columns of a CSV file without header",
+            encoding,
         )
 
 
-def place(
+def places(
     path: str,
     names: Sequence[str] | None,
-    column: str,
-    flag: str,
+    columns: Sequence[tuple[str, str]],
     width: int,
     advice: str = "",
-) -> int:
-    """Returns the 0-based number of a column.
+    encoding: str | None = None,
+) -> tuple[int, ...]:
+    """Returns the 0-based numbers of columns.
 
     Args:
         path: The file, for messages.
         names: The names of the file's columns, or None if they have none.
-        column: Name of a column, or its number from 0 where none has that name.
-        flag: Flag that gives the column, for messages.
+        columns: The flag, for messages, and the name of each column, or its number
+            from 0 where none has that name.
         width: Number of the file's columns.
-        advice: End of the message's last sentence.
+        advice: End of the message's sentence on names.
+        encoding: Encoding of a file of text, for advice.
 
     Raises:
-        PopulationError: If the column is not there, or two have its name.
+        PopulationError: If a column is not there, or two have its name, with all that
+            the file's beginning tells of the options that would read it.
     """
-    matches = [number for number, name in enumerate(names or ()) if name == column]
-    if not matches and column.isdecimal() and int(column) < width:
-        return int(column)
-    if len(matches) != 1:
-        state = "no column" if not matches else f"{len(matches)} columns"
+    found, wrong = [], []
+    for flag, column in columns:
+        matches = [number for number, name in enumerate(names or ()) if name == column]
+        if not matches and column.isdecimal() and int(column) < width:
+            matches = [int(column)]
+        if len(matches) != 1:
+            state = "no column" if not matches else f"{len(matches)} columns"
+            wrong.append(f"{state} {column!r} ({flag})")
+        found += matches[:1]
+    if wrong:
         listed = ", ".join(names) if names else "without names"
+        numbers = f". Give a name or a number from 0 to {width - 1}{advice}"
         raise verified_files.PopulationError(
-            f"{path} has {state} {column!r} ({flag}); its {width} columns are "
-            f"{listed}. Give a name or a number from 0 to {width - 1}{advice}."
-            f"{_other_delimiter(names)}"
+            f"{path} has {' and '.join(wrong)}; its {width} columns are {listed}"
+            f"{_other_delimiter(names, columns) or numbers}."
+            f"{_other_encoding(path, encoding)}"
         )
-    return matches[0]
+    return tuple(found)
 
 
-def _other_delimiter(names: Sequence[str] | None) -> str:
-    """Returns advice for a header that another delimiter would cut."""
+def _other_delimiter(
+    names: Sequence[str] | None, columns: Sequence[tuple[str, str]]
+) -> str:
+    """Returns advice for a header that another delimiter would cut, or ""."""
     header = names[0] if names and len(names) == 1 else ""
     counts = {flag: header.count(mark) for flag, mark in _DELIMITERS.items()}
     likely = max(counts, key=lambda flag: counts[flag])
     if not counts[likely]:
         return ""
-    return f" The columns look cut by another character: try --delimiter={likely}."
+    cut = next(csv.reader([header], delimiter=_DELIMITERS[likely]))
+    flags = [flag for flag, column in columns if column not in cut]
+    return (
+        f"; try --delimiter={likely}, which cuts them into "
+        f"{', '.join(map(repr, cut))}"
+        f"{', and give ' * bool(flags)}{' and '.join(flags)}"
+    )
+
+
+def _other_encoding(path: str, encoding: str | None) -> str:
+    """Returns advice for a file of text in another encoding, or ""."""
+    other = opening.likely_encoding(path, encoding) if encoding else None
+    if other is None:
+        return ""
+    return f" It has bytes that --encoding={encoding} does not have; {other[1]}."
 
 
 def parse_count(value: Any) -> int:

@@ -44,7 +44,7 @@ def read_rows(
             "splits; leave it out."
         )
     wanted = fields.Fields.of(options, found)
-    bad = bad_rows.BadRows(options.max_bad_rows, len(paths))
+    bad = bad_rows.BadRows(options.max_bad_rows, len(paths), options.encoding)
     rows = _rows(paths, found, options, wanted, bad)
     if options.drop_pattern or options.drop_users:
         rows = _cleaned(rows, options, wanted.content_flag == "word_column")
@@ -64,6 +64,7 @@ def _rows(
         bad.start_file(path)
         for rows in read(path, options, wanted, bad):
             yield dataclasses.replace(rows, file=path)
+    bad.log_rest()
 
 
 def _cleaned(

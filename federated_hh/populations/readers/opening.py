@@ -5,6 +5,7 @@ import contextlib
 import io
 import itertools
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,9 @@ UNDECODABLE = "bytes that the encoding (--encoding) does not have"
 # Bytes per read; everything read before an error is used.
 _CHUNK_BYTES = io.DEFAULT_BUFFER_SIZE
 _BLOCK_CHARACTERS = 1 << 22
+# Looked through for bytes that an encoding does not have: 64 MiB.
+_MOST_CHUNKS = (1 << 26) // _CHUNK_BYTES
+_SINGLE = ("utf-8", "iso-8859-1")
 
 
 def has_undecodable(text: str) -> bool:
@@ -30,6 +34,67 @@ def has_undecodable(text: str) -> bool:
     except UnicodeEncodeError:  # a lone surrogate represents such a byte
         return True
     return False
+
+
+def likely_encoding(path: str, encoding: str) -> tuple[str, str] | None:
+    """Returns an encoding that a text file is likely in, and advice to try it.
+
+    Args:
+        path: The file; .gz, .xz and .zst are decompressed.
+        encoding: Encoding that was tried.
+
+    Returns:
+        None if the file's beginning is in the encoding that was tried, or cannot be
+        read.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        with open(path, "rb") as raw:
+            binary = _decompressed(raw, split_compression(path)[1])
+            for _ in range(_MOST_CHUNKS):
+                data = binary.read1(_CHUNK_BYTES)
+                decoder.decode(data, final=not data)
+                if not data:
+                    break
+        return None
+    except UnicodeDecodeError as error:
+        data, place = error.object, error.start
+    except Exception:  # told where the file is read
+        return None
+    # In ISO-8859-1 these are control characters, which no text has.
+    is_windows = any(0x80 <= byte < 0xA0 for byte in data)
+    for name in ("utf-8", "cp1252", "iso-8859-1") if is_windows else _SINGLE:
+        with contextlib.suppress(UnicodeDecodeError):
+            codecs.getincrementaldecoder(name)().decode(data)
+            break
+    start = data.rfind(b"\n", 0, place) + 1
+    line, before = data[start:].decode(name, "replace"), data[start:place].decode(name)
+    words = re.finditer(r"\w+|\W", line)
+    word = next(found[0] for found in words if found.end() > len(before))
+    return name, (
+        f"try --encoding={name}, which reads the byte 0x{data[place]:02X} in {word!r}, "
+        "or, if that is not what it says, the encoding that the file was written in"
+    )
+
+
+def _check_not_wide(data: bytes, encoding: str) -> None:
+    """Raises `UnicodeError` where a text of another encoding begins as UTF-16."""
+    if encoding.startswith(("utf-16", "utf-32")):
+        return
+    zeros, names = [data[:64][i::2].count(0) for i in (0, 1)], ("be", "le")
+    found = None
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        found, why = "utf-32", "begins with a byte order mark"
+    elif data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        found, why = "utf-16", "begins with a byte order mark"
+    elif not min(zeros) and max(zeros) > len(data[:64]) // 4:
+        found, why = f"utf-16-{names[zeros[1] > 0]}", "has NUL as every other byte"
+    if found:
+        first = data[: len(data) // 4 * 4].decode(found, "replace").partition("\n")[0]
+        raise UnicodeError(
+            f"the file {why}: try --encoding={found}. Its first line is then "
+            f"{first.strip()[:200]!r}"
+        )
 
 
 def split_compression(path: str) -> tuple[str, str]:
@@ -118,7 +183,8 @@ def open_blocks(
                 "such as utf-8 or iso-8859-1."
             ) from None
         stack.callback(binary.close)
-        blocks = _blocks(path, binary, decoder("surrogateescape"))
+        name = codecs.lookup(encoding).name
+        blocks = _blocks(path, binary, decoder("surrogateescape"), name)
         if show_progress:
             description = f"Reading {os.path.basename(path)}"
             bar = progress.Progress(description, os.path.getsize(path), "B")
@@ -126,7 +192,9 @@ def open_blocks(
         yield blocks
 
 
-def _blocks(path: str, binary: Any, decoder: codecs.IncrementalDecoder) -> Iterator:
+def _blocks(
+    path: str, binary: Any, decoder: codecs.IncrementalDecoder, encoding: str
+) -> Iterator:
     """Yields blocks of whole lines; the last one may lack its line end."""
     number = 0  # of lines handed on
     rest = ""  # of a line that has begun
@@ -136,6 +204,8 @@ def _blocks(path: str, binary: Any, decoder: codecs.IncrementalDecoder) -> Itera
         while size < _BLOCK_CHARACTERS and not ended:
             try:
                 data = binary.read1(_CHUNK_BYTES)
+                if not number and not size:
+                    _check_not_wide(data, encoding)
                 piece = decoder.decode(data, final=not data)
             # EOFError: the compressed data is cut off. LZMAError and zlib.error have
             # no common base class with the others but Exception.

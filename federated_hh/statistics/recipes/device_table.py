@@ -80,15 +80,22 @@ class DeviceTable:
                 many rows are bad.
             ValueError: If a name is none that SQL has for a column.
         """
-        bad = bad_rows.BadRows(max_bad_rows)
+        bad = bad_rows.BadRows(max_bad_rows, encoding=encoding)
         bad.start_file(path)
         records = delimited.read_records(path, encoding, delimiter, bad)
         _, header = next(records, (1, [""]))
         header = [column.strip() for column in header]
-        place = functools.partial(reader_fields.place, path, header, width=len(header))
-        owner = place(user_column, "--user_column")
+        place = functools.partial(
+            reader_fields.places,
+            path,
+            header,
+            width=len(header),
+            encoding=encoding,
+        )
+        asked = [("--user_column", user_column)]
+        (owner, *_) = place([*asked, *(("column", c) for c in types or ())])
         wanted = types or {c: "" for c in header if c != header[owner]}
-        places = {c: place(c, "column") for c in wanted}
+        places = dict(zip(wanted, place([("column", c) for c in wanted]), strict=True))
         rows = []
         for line, row in records:
             if row[owner].strip():
@@ -119,6 +126,7 @@ class DeviceTable:
             owners.append(numbers.setdefault(row[owner].strip(), len(numbers)))
             for column, value in values.items():
                 parsed[column].append(value)
+        bad.log_rest()
         if not owners:
             raise PopulationError(f"{path} has no row that can be used")
         order = np.argsort(owners, kind="stable")

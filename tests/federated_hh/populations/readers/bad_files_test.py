@@ -131,6 +131,49 @@ class BadRowsTest(files_test_case.FilesTestCase):
             self.read(other, max_bad_rows=2)
         self.assertEqual(set(cache.iterdir()), before)
 
+    def test_like_mistakes_are_counted(self):
+        lines = ["user,text", "ann,sun", *["ann"] * 40, ",sun"]
+        path = self.write("a.csv", "\n".join(lines) + "\n")
+        with self.assertLogs(level="WARNING") as logs:
+            self.assertLen(self.bad_rows(path), 41)
+        told = [line for line in logs.output if "eft out" in line]
+        self.assertLen(told, 5)
+        same = "line 3, line 4, line 5 and 37 more: 1 fields instead of 2; line 43: the"
+        self.assertIn(same, told[-1])
+        alike = "".join(f"ann\tsun\tx{i}\n" for i in range(9))
+        path = self.write("b.tsv", alike)
+        with self.assertRaisesRegex(
+            population.PopulationError, "line 3: count is 'x2'; .* and 2 more of this "
+        ):
+            self.read(path, format="word_counts", max_bad_rows=4)
+
+    def test_an_encoding_is_suggested(self):
+        for encoding, text, advice in (
+            ("iso-8859-1", "ann,müde\n", "--encoding=iso-8859-1, .* 0xFC in 'müde'"),
+            ("cp1252", "ann,“müde”\n", "--encoding=cp1252, .* 0x93 in '“'"),
+            ("utf-8", "ann,müde\n", "--encoding=utf-8, .* 0xC3 in 'müde'"),
+        ):
+            for suffix in ("", ".gz"):
+                data = ("user,text\n" + text * 120).encode(encoding)
+                data = files_test_case.COMPRESS[suffix](data) if suffix else data
+                path = self.write(f"{encoding}.csv{suffix}", data)
+                tried = "ascii" if encoding == "utf-8" else "utf-8"
+                self.assert_refused(
+                    path, f"line 4 and 98 more: .*{advice}", encoding=tried
+                )
+
+    @parameterized.parameters("utf-16", "utf-16-le", "utf-16-be", "utf-32")
+    def test_utf_16_is_recognised(self, encoding):
+        rows = '{"user": "ann", "text": "sun"}\n' * 9
+        path = self.write("a.jsonl", rows.encode(encoding))
+        self.assert_refused(path, f"try --encoding={encoding}")
+        text = "user;text\n" + "ann;müde\n" * 9
+        path = self.write("a.csv", text.encode(encoding))
+        advice = f"try --encoding={encoding}. .* 'user;text'"
+        self.assert_refused(path, advice)
+        words = self.words_of(path, encoding=encoding, delimiter=";", alphabet="demü")
+        self.assertEqual(words, {"ann": [("müde", 9)]})
+
 
 class RefusedFilesTest(files_test_case.FilesTestCase):
     @parameterized.parameters("csv", "jsonl", "parquet")
@@ -158,6 +201,25 @@ class RefusedFilesTest(files_test_case.FilesTestCase):
             self.assert_refused(path, regex, **options)
         json_path = self.write("a.jsonl", '{"user": "ann", "body": "sun"}\n' * 200)
         self.assert_refused(json_path, "no field 'text'; the fields are: user, body")
+
+    def test_all_that_is_wrong_is_told_at_once(self):
+        rows = "ann;müde\n" * 120
+        path = self.write("a.csv", f"Nutzer;Beitrag\n{rows}".encode("cp1252"))
+        self.assert_refused(
+            path,
+            r"no column 'user' \(--user_column\) and no column 'text' .*try "
+            "--delimiter=';', which cuts them into 'Nutzer', 'Beitrag', and give "
+            "--user_column and --text_column.* try --encoding=iso-8859-1,",
+        )
+        path = self.write("b.csv", f"Größe;Beitrag\n{rows}".encode("cp1252"))
+        self.assert_refused(path, "names have .*try --encoding=.* 'Größe;Beitrag'")
+
+    def test_a_line_that_names_the_delimiter(self):
+        for mark, text in ((";", "sep=;\r\n"), ("\t", '\ufeff"sep=\t"\n')):
+            rows = text + f"user{mark}text\nann{mark}sun\nbob\n"
+            path = self.write(f"{ord(mark)}.csv", rows.encode())
+            self.assertEqual(self.words_of(path), {"ann": [("sun", 1)]})
+            self.assertEqual(self.bad_rows(path), [(4, "1 fields instead of 2")])
 
     def test_a_header_alone_is_checked(self):
         good = self.write("good.csv", "user,text\nann,sun moon\n")

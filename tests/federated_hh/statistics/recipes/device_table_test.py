@@ -60,6 +60,8 @@ class DeviceTableTest(parameterized.TestCase):
             _CSV.replace("\n", "\n\n").encode(),
         ):
             self.assertEqual(self.read(data).fingerprint, expected)
+        named = self.read("sep=|\n" + plain.format("|"))
+        self.assertEqual([*named.rows()], [(0, 0, 34, "Oslo")])
         latin = "user,city\nanna,Tromsø\n".encode("latin-1")
         self.assertEqual(
             self.read(latin, encoding="latin-1").columns["city"].tolist(), ["Tromsø"]
@@ -119,6 +121,15 @@ class DeviceTableTest(parameterized.TestCase):
         ("user,group\na,1\n", "'group': rename it, as to group_;"),
         ("user,age,AGE\na,1,2\n", "two columns called age"),
         ("user|age\na|1\n", r"no column 'user'.*try --delimiter='\|'"),
+        (
+            "Nutzer|Größe\na|ü\n".encode("latin-1"),
+            r"names have bytes.*try --encoding=iso-8859-1, .*'Nutzer\|Größe'",
+        ),
+        (
+            "id|city\na|Tromsø\n".encode("latin-1"),
+            r"try --delimiter='\|'.* 'city', and give --user_column\. .*'Tromsø'",
+        ),
+        ("user,age\na,1\n".encode("utf-16"), "try --encoding=utf-16"),
         ("user\na\n", "has to have a field"),
     )
     def test_bad_files(self, text, message):
