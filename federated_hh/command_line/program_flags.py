@@ -83,6 +83,7 @@ class PopulationFlags:
                 read with the same file options; None for no such flag.
         """
         self._replaced_by = replaced_by
+        self._told: str | None = None  # the population whose losses were told
         names = PopulationOptions.names(contents)
         if contents == "sentences":
             names = [name for name in names if name not in _NOT_OF_SENTENCES]
@@ -137,15 +138,13 @@ class PopulationFlags:
         Raises:
             verified_files.PopulationError: If it cannot be made.
         """
+        from federated_hh.populations.columns import left_out
+
         prepared = population.prepare(self.read(), self.cache)
-        unspelled = prepared.metadata.get("dropped_words", {}).get("out_of_alphabet", 0)
-        if unspelled:
-            logging.warning(
-                "%s words have a character outside the alphabet and are left out; "
-                "--alphabet says which it has, --out_of_alphabet=refuse stops and "
-                "names the first ones.",
-                f"{unspelled:,}",
-            )
+        if prepared.directory != self._told:
+            self._told = prepared.directory
+            if lost := left_out.LeftOut.of(prepared):
+                logging.warning("%s", lost)
         return prepared
 
 

@@ -8,9 +8,11 @@ import pandas as pd
 from scipy import stats
 
 from federated_hh.heavy_hitters import selection as selection_lib
-from federated_hh.populations.columns import client_words
+from federated_hh.populations.columns import client_words, left_out
 
 _CLIENTS_AT_ONCE = 1 << 16
+# Of all typed words: an alphabet that loses more loses more words than other settings.
+_MANY_LEFT_OUT = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,3 +171,21 @@ def discovery_rates(
             "discovery_rate": times[listed] / len(found),
         }
     )
+
+
+def alphabet_advice(population: client_words.ClientWords) -> str:
+    """Returns the advice to widen the alphabet, where it loses many words, else ""."""
+    lost = left_out.LeftOut.of(population)
+    is_much = lost is not None and lost.share > _MANY_LEFT_OUT
+    return f"Most would help: more letters. {lost}" if is_much else ""
+
+
+def left_out_text(population: client_words.ClientWords) -> str:
+    """Returns a sentence for the page on words outside the alphabet, or ""."""
+    lost = left_out.LeftOut.of(population)
+    if lost is None:
+        return ""
+    # As Markdown: a flag may have stars and underscores.
+    before, flag, after = str(lost).partition("--alphabet=")
+    flag, keeps, after = (flag + after).partition(" keeps ")
+    return f" {before}`{flag}`{keeps}{after}" if keeps else f" {lost}"

@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib import figure as figure_lib
 
 from federated_hh.heavy_hitters import coverage as coverage_lib
-from federated_hh.heavy_hitters import found_words
+from federated_hh.heavy_hitters import evaluation, found_words
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh import results as ldp_triehh_results
 from federated_hh.heavy_hitters.ldp_triehh.results import Results
@@ -69,7 +69,8 @@ def write(
     report = page.Page(directory, "LDP TrieHH")
     report.summary(
         _found(results),
-        advice=detection.advice(
+        advice=evaluation.alphabet_advice(summary.algorithm.population)
+        or detection.advice(
             summary.findable,
             is_all=_is_all(results, summary.algorithm),
             held=_held(results, summary),
@@ -116,6 +117,7 @@ def write(
         anonymity.show(summary.anonymity)
     report.section("Parameters", covered=False).text(
         _summary_text(metrics, results, summary.algorithm)
+        + evaluation.left_out_text(summary.algorithm.population)
     )
     report.how_it_was_made()
     return report.write()

@@ -158,7 +158,8 @@ def write(
     first = words[words["repeat"] == 0]
     report.summary(
         _found(first, results.scores),
-        advice=detection.advice(
+        advice=evaluation.alphabet_advice(algorithm.population)
+        or detection.advice(
             findable,
             is_all=_is_all(results, first),
             held=_held(algorithm, results, first, at_length),
@@ -216,6 +217,7 @@ def write(
     votes.table("heavy_hitters.csv", words, shown=shown)
     report.section("Parameters", covered=False).text(
         _summary(algorithm, metrics, words)
+        + evaluation.left_out_text(algorithm.population)
     )
     report.how_it_was_made()
     return report.write()

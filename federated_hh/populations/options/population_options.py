@@ -81,7 +81,9 @@ class PopulationOptions(file_options.FileOptions):
     alphabet: str | None = _words_option(
         None,
         "The characters that words may have, written one after the other; by default "
-        "those of the tokenizer.",
+        "those of the tokenizer. LDP TrieHH's prefixes have the 100 characters of "
+        "string.printable by default, so that noise can release a word such as ~ZA, "
+        "which no client can have.",
     )
     out_of_alphabet: str = _words_option(
         "drop",

@@ -118,10 +118,11 @@ class PopulationBuilder:
         names = list(self._clients)
         if not self._table.num_words:
             dropped = ", ".join(f"{n} {why}" for why, n in self._table.dropped.items())
-            raise verified_files.PopulationError(
+            told = (
                 f"the population is empty: {self._num_rows} rows of {len(names)} "
-                f"clients have no word left (dropped: {dropped})."
+                f"clients have no word left (dropped: {dropped}). {self._table.remedy}"
             )
+            raise verified_files.PopulationError(told.rstrip())
         kept: list[str] = []
         low = without_words = 0
         words, id_of_word = self._table.by_spelling()
@@ -141,6 +142,7 @@ class PopulationBuilder:
             "num_rows": self._num_rows,
             "clients_without_words": without_words,
             "dropped_words": dict(self._table.dropped),
+            "missing_characters": self._table.missing_characters,
         }
 
     def _check_memory(self) -> None:

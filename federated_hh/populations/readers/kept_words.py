@@ -40,6 +40,8 @@ class KeptWords:
         lengths: int64 [entries]: number of words kept of each entry, at least 1.
         frequencies: float64 [entries]: of the entry in the list.
         dropped: Frequency of the entries without a kept word, by reason.
+        missing: See `word_table.WordTable.missing_characters`; empty where an earlier
+            version made it.
     """
 
     words: list[str]
@@ -47,6 +49,7 @@ class KeptWords:
     lengths: np.ndarray
     frequencies: np.ndarray
     dropped: dict[str, float]
+    missing: dict[str, int]
 
     @classmethod
     def of(
@@ -85,7 +88,7 @@ class KeptWords:
         if not is_kept.any():
             raise verified_files.PopulationError(
                 "no word of the word list passes the tokenizer, the alphabet and the "
-                "known words. Change --tokenizer, --alphabet or --known_words."
+                f"known words. {table.remedy}".rstrip()
             )
         words, id_of_code = table.by_spelling()
         return cls(
@@ -94,6 +97,7 @@ class KeptWords:
             num_kept[num_kept > 0],
             frequencies[num_kept > 0],
             dropped,
+            table.missing_characters,
         )
 
     @classmethod
@@ -123,7 +127,13 @@ class KeptWords:
 
         def pieces() -> Iterator[list[np.ndarray]]:
             made = make()
-            about = json.dumps({"words": made.words, "dropped": made.dropped})
+            about = json.dumps(
+                {
+                    "words": made.words,
+                    "dropped": made.dropped,
+                    "missing": made.missing,
+                }
+            )
             yield [
                 made.codes.astype(_COLUMNS["codes"]),
                 made.lengths.astype(_COLUMNS["lengths"]),
@@ -142,4 +152,5 @@ class KeptWords:
             for path, dtype in zip(paths, _COLUMNS.values(), strict=True)
         )
         read = json.loads(about.tobytes())
-        return cls(read["words"], codes, lengths, frequencies, read["dropped"])
+        told = read["words"], codes, lengths, frequencies, read["dropped"]
+        return cls(*told, read.get("missing", {}))

@@ -1,5 +1,6 @@
 """The distinct words of a population, and which words are left out of it."""
 
+import collections
 import os
 from collections.abc import Set
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from federated_hh.files import verified_files
+from federated_hh.populations.columns import left_out
 from federated_hh.populations.readers import opening
 
 # Codes of dropped words, instead of an id.
@@ -19,6 +21,7 @@ REASONS = {
     NOT_LISTED: "not_listed",
 }
 _MAX_OFFENDERS = 5
+_MAX_MISSING = 50
 
 
 def read_dictionary(path: str | None) -> frozenset[str]:
@@ -89,7 +92,10 @@ class WordTable:
             refuse: Whether a word with another character is an error.
             only_words: Lower-cased words that are kept alone; empty for all.
         """
+        self._given = alphabet
         self._alphabet = "".join(sorted(set(alphabet)))
+        self._characters = frozenset(alphabet)
+        self._missing: collections.Counter[str] = collections.Counter()
         self._known_words, self._only_words = known_words, only_words
         self._refuse = refuse
         self._codes: dict[str, int] = {}
@@ -98,6 +104,22 @@ class WordTable:
         self.dropped = {"out_of_alphabet": 0, "known": 0}
         if only_words:
             self.dropped["not_listed"] = 0
+
+    @property
+    def missing_characters(self) -> dict[str, int]:
+        """Characters outside the alphabet, the most frequent first, with counts.
+
+        A word counts each time that it is looked up, and callers remember some words:
+        the counts order the characters and say no more.
+        """
+        order = sorted(self._missing.items(), key=lambda item: (-item[1], item[0]))
+        return dict(order[:_MAX_MISSING])
+
+    @property
+    def remedy(self) -> str:
+        """A sentence on the characters that words lack; empty if they lack none."""
+        missing = list(self.missing_characters)
+        return left_out.remedy(self._given, missing) if missing else ""
 
     @property
     def refuses(self) -> bool:
@@ -173,6 +195,7 @@ class WordTable:
             raise NotAWordError(word)
         if word.strip(self._alphabet):
             # Not remembered: there can be very many, each seen once.
+            self._missing.update(set(word) - self._characters)
             return OUT_OF_ALPHABET
         if word.lower() in self._known_words:
             code = KNOWN

@@ -306,6 +306,7 @@ def build(
         "dropped_words": dict(
             zip(typing.dropped_probabilities, dropped.tolist(), strict=True)
         ),
+        "missing_characters": kept.missing,
         "common_law_beyond_list": typing.share_beyond,
         "numpy_version": np.__version__,
     }

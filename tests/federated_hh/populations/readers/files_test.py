@@ -3,6 +3,7 @@
 import csv
 import pathlib
 import re
+import shlex
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,6 +11,8 @@ from absl.testing import absltest, parameterized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from federated_hh.heavy_hitters import evaluation
+from federated_hh.populations.columns import left_out
 from federated_hh.populations.languages import tokenizers
 from tests import ROOT
 from tests.federated_hh.populations.readers import files_test_case
@@ -329,6 +332,45 @@ class FiltersTest(files_test_case.FilesTestCase):
         self.assertEqual(
             prepared.metadata["dropped_words"], {"out_of_alphabet": 5, "known": 3}
         )
+
+    def test_the_flag_that_is_told_keeps_the_words(self):
+        texts = ["über zwölf Füße", "ein Faß a/b", "über ein", "ein Grün"]
+        path = self.write(
+            "a.csv",
+            files_test_case.csv_text([("user", "text")] + [("u", t) for t in texts]),
+        )
+        prepared = self.read(path, tokenizer="words")
+        lost = left_out.LeftOut.of(prepared)
+        self.assertEqual((lost.count, lost.share), (7, 0.7))
+        # A sign is not advised where letters are missing.
+        self.assertEqual(
+            str(lost),
+            "70% of all typed words (7) have a character outside the alphabet and are "
+            "left out. They have ü ß ö; --alphabet="
+            '"abcdefghijklmnopqrstuvwxyz0123456789\'-üßö" --out_of_alphabet=drop keeps '
+            "most of them.",
+        )
+        flag, rest = shlex.split(str(lost).partition("; --alphabet=")[2])[:2]
+        self.assertEqual(rest, "--out_of_alphabet=drop")
+        widened = self.read(path, tokenizer="words", alphabet=flag)
+        self.assertEqual(widened.metadata["dropped_words"]["out_of_alphabet"], 1)
+        self.assertIn("They have /; --alphabet=", str(left_out.LeftOut.of(widened)))
+        self.assertIn("more letters", evaluation.alphabet_advice(prepared))
+        self.assertIn("`--alphabet=", evaluation.left_out_text(prepared))
+
+    def test_what_earlier_populations_lost_is_told_without_letters(self):
+        path = self.write("a.csv", "user,text\nann,sun sün\n")
+        prepared = self.read(path)
+        del prepared.metadata["missing_characters"]
+        self.assertEqual(
+            str(left_out.LeftOut.of(prepared)),
+            "50% of all typed words (1) have a character outside the alphabet and are "
+            "left out. --alphabet says which characters words may have.",
+        )
+        whole = self.read(self.write("b.csv", "user,text\nann,sun\n"))
+        self.assertIsNone(left_out.LeftOut.of(whole))
+        self.assertEqual(evaluation.alphabet_advice(whole), "")
+        self.assertEqual(evaluation.left_out_text(whole), "")
 
 
 class SharedDataTest(files_test_case.FilesTestCase):

@@ -43,6 +43,7 @@ class KeptWordsTest(absltest.TestCase):
         second, cut = self._prepare(seed=1)
         self.assertEqual(cut, 0)
         self.assertNotEqual(first.fingerprint, second.fingerprint)
+        self.assertEqual(second.metadata["missing_characters"], {"é": 1})
         with mock.patch.object(
             kept_words.KeptWords, "find_or_make", side_effect=lambda *a: a[2]()
         ):
