@@ -3,28 +3,36 @@
 import dataclasses
 import shlex
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Self
+
+import numpy as np
 
 from federated_hh.populations.columns import client_words
 
+MOST_COUNTED = 50  # characters: larger scripts need another approach
 _NUM_NAMED = 10
+# Of all letters that words lack, those that a flag has. The rest is rare, and each
+# character makes candidates.
+_ENOUGH = 0.99
 
 
-def remedy(alphabet: str, missing: Sequence[str]) -> str:
+def remedy(alphabet: str, missing: Mapping[str, int]) -> str:
     """Returns a sentence that names the missing letters and the flag that has them.
 
     Args:
         alphabet: The characters that words may have.
-        missing: Other characters of words, the most frequent first; empty where they
-            were not counted.
+        missing: Other characters of words with counts, the most frequent first, at
+            most `MOST_COUNTED`; empty where they were not counted.
     """
     shown = [character for character in missing if character.isprintable()]
     # Letters, marks on them and numbers come before signs.
     letters = [each for each in shown if unicodedata.category(each)[0] in "LMN"]
-    letters = (letters or shown)[:_NUM_NAMED]
+    letters = letters or shown
     if not letters:
         return "--alphabet says which characters words may have."
+    covered = np.cumsum([missing[each] for each in letters])
+    letters = letters[: 1 + int(np.searchsorted(covered, _ENOUGH * covered[-1]))]
     value = alphabet + "".join(letters)
     if not value.isalnum():
         # In double quotes an apostrophe, which most alphabets have, needs no others.
@@ -33,7 +41,10 @@ def remedy(alphabet: str, missing: Sequence[str]) -> str:
     # Some programs refuse other words once they are given an alphabet.
     rest = " --out_of_alphabet=drop" * (len(letters) < len(missing))
     which = "most of them" if rest else "them"
-    return f"They have {' '.join(letters)}; --alphabet={value}{rest} keeps {which}."
+    if len(missing) == MOST_COUNTED:
+        which = "some of them"
+    named = " ".join(letters[:_NUM_NAMED])
+    return f"They have {named}; --alphabet={value}{rest} keeps {which}."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +76,7 @@ class LeftOut:
             return None
         typed = int(population.occurrences().sum()) + sum(dropped.values())
         missing = metadata.get("missing_characters", {})
-        return cls(count, count / typed, remedy(metadata["alphabet"], list(missing)))
+        return cls(count, count / typed, remedy(metadata["alphabet"], missing))
 
     def __str__(self) -> str:
         return (

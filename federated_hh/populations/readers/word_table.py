@@ -21,7 +21,6 @@ REASONS = {
     NOT_LISTED: "not_listed",
 }
 _MAX_OFFENDERS = 5
-_MAX_MISSING = 50
 
 
 def read_dictionary(path: str | None) -> frozenset[str]:
@@ -113,12 +112,12 @@ class WordTable:
         the counts order the characters and say no more.
         """
         order = sorted(self._missing.items(), key=lambda item: (-item[1], item[0]))
-        return dict(order[:_MAX_MISSING])
+        return dict(order[: left_out.MOST_COUNTED])
 
     @property
     def remedy(self) -> str:
         """A sentence on the characters that words lack; empty if they lack none."""
-        missing = list(self.missing_characters)
+        missing = self.missing_characters
         return left_out.remedy(self._given, missing) if missing else ""
 
     @property

@@ -358,6 +358,14 @@ class FiltersTest(files_test_case.FilesTestCase):
         self.assertIn("more letters", evaluation.alphabet_advice(prepared))
         self.assertIn("`--alphabet=", evaluation.left_out_text(prepared))
 
+    def test_the_flag_has_a_whole_other_alphabet(self):
+        letters = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
+        rows = [("user", "text"), ("u", " ".join([f"{c}sun" for c in letters] * 9))]
+        path = self.write("a.csv", files_test_case.csv_text([*rows, ("u", "moon")]))
+        lost = left_out.LeftOut.of(self.read(path, tokenizer="words"))
+        self.assertIn("They have а б в г д е ж з и й; ", lost.remedy)
+        self.assertEndsWith(lost.remedy, f'-{letters}" keeps them.')
+
     def test_what_earlier_populations_lost_is_told_without_letters(self):
         path = self.write("a.csv", "user,text\nann,sun sün\n")
         prepared = self.read(path)
