@@ -20,12 +20,19 @@ _ANONYMITY_COLUMNS = [
 ]
 
 
+# Other contribution bounds to compare with.
+_BOUNDS = (1, 2, 5, 10, 20, 50)
+
+
 def _own_law(
-    algorithm: ldp_triehh.LdpTrieHH,
+    algorithm: ldp_triehh.LdpTrieHH, bound: int | None = None
 ) -> ldp_triehh_detection.LdpTrieHHDetection:
+    parameters = algorithm.parameters
+    if bound is not None:
+        parameters = dataclasses.replace(parameters, contribution_bound=bound)
     held = np.diff(algorithm.population.row_splits)
-    reported = np.minimum(held, algorithm.parameters.contribution_bound)
-    return algorithm.parameters.detection(
+    reported = np.minimum(held, parameters.contribution_bound)
+    return parameters.detection(
         algorithm.population.num_clients,
         algorithm.alphabet,
         max(1, int(reported.sum())) / max(1, int(held.sum())),
@@ -71,13 +78,36 @@ def what_is_found(algorithm: ldp_triehh.LdpTrieHH) -> list[dict[str, Any]]:
         return dataclasses.replace(parameters, epsilon=epsilon).probabilities
 
     largest = arguments.MAX_EPSILON
-    return detection.rows(
-        ldp_triehh_detection.alternatives(
-            own,
-            epsilon=parameters.epsilon,
-            with_epsilon=with_epsilon if parameters.epsilon + 2 <= largest else None,
-        )
+    found = ldp_triehh_detection.alternatives(
+        own,
+        epsilon=parameters.epsilon,
+        with_epsilon=with_epsilon if parameters.epsilon + 2 <= largest else None,
     )
+    return detection.rows([*found, *_smaller_bound(algorithm, own)])
+
+
+def _smaller_bound(
+    algorithm: ldp_triehh.LdpTrieHH, own: ldp_triehh_detection.LdpTrieHHDetection
+) -> list[detection.Alternative]:
+    """Returns the smaller contribution bound that finds the rarest words, if any does.
+
+    Each report adds noise, that of "no item" as well, so that a bound above what most
+    clients hold costs accuracy, and epsilon.
+    """
+    characters = min(detection.USUAL_CHARACTERS, own.max_characters)
+    likely = max(detection.PROBABILITIES)
+    given = algorithm.parameters.contribution_bound
+    laws = {bound: _own_law(algorithm, bound) for bound in _BOUNDS if bound < given}
+    laws[given] = own
+    needed = {
+        bound: law.holders_needed(likely, characters) or math.inf
+        for bound, law in laws.items()
+    }
+    best = min(needed, key=lambda bound: (needed[bound], -bound))
+    if best == given:
+        return []
+    name = f"--contribution_bound={best}, at less epsilon per client"
+    return [detection.Alternative(name, laws[best])]
 
 
 def anonymity_of(

@@ -21,6 +21,8 @@ from federated_hh.run_directory import directory as run_directory
 
 _NUM_SHOWN = 1000  # words in the report
 _NUM_ERROR_BARS = 150
+# False words expected among those released, from which on the summary begins with them.
+_MANY_FALSE = 0.2
 _LIMIT = 1.96  # standard errors of a 95% interval
 # Columns of the words found that the simulator adds.
 _TRUTH = ["expected_holders", "true_count", "real"]
@@ -172,8 +174,14 @@ def _found(results: Results) -> str:
         if left_out
         else ""
     )
+    warning, expected = "", last["expected_false"]
+    if expected >= 1 and expected >= _MANY_FALSE * last["words_released"]:
+        warning = (
+            f"Many of these words may be noise; --min_standard_errors="
+            f"{results.least_standard_errors:g} would leave fewer than one false word. "
+        )
     return (
-        f"{found_words.counted(round(last['words_released']))} found{names}. "
+        f"{warning}{found_words.counted(round(last['words_released']))} found{names}. "
         f"{last['released_real']:,.0f} of them are real "
         f"({found_words.false_words(last['expected_false'])} were expected to be "
         f"false) and make up {last['released_coverage']:.1%} of all typed "

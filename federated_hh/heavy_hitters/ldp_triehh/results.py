@@ -15,6 +15,9 @@ from federated_hh.rounds import steps
 # Words of fewer characters are found whatever people type, and are not scored.
 LEAST_CHARACTERS = 2
 
+# Noise has so many in no run: the votes of a level are near a normal law.
+_MOST_STANDARD_ERRORS = 20
+
 # For the words found, and for those released, the columns of `Results`.
 _FOUND = ("words_found", "words_real", "coverage")
 _RELEASED = ("words_released", "released_real", "released_coverage")
@@ -62,6 +65,8 @@ class Results:
             released on average, at most.
         coverage: Means of `repeats` by pass with 95% intervals.
         counting_clients: Number of clients behind the estimates.
+        least_standard_errors: The `min_standard_errors`, at least that of the run, at
+            which fewer than one false word of a repeat is expected.
     """
 
     words: pd.DataFrame
@@ -69,6 +74,7 @@ class Results:
     repeats: pd.DataFrame
     coverage: pd.DataFrame
     counting_clients: int
+    least_standard_errors: float
 
 
 def counting_group(
@@ -158,7 +164,51 @@ def evaluate(
         pd.concat(repeats, ignore_index=True),
         evaluation.mean_and_interval(by_pass, "pass_number"),
         size,
+        least_standard_errors(parameters, metrics),
     )
+
+
+def least_standard_errors(
+    parameters: LdpTrieHHParameters, metrics: pd.DataFrame
+) -> float:
+    """Finds the `min_standard_errors` that leaves fewer than one false word a repeat.
+
+    Args:
+        parameters: Parameters of the run.
+        metrics: A row a level of each repeat; see `evaluate`.
+
+    Returns:
+        A multiple of a tenth, at least that of the run.
+    """
+    cut = parameters.min_standard_errors
+    rows = metrics[metrics["level"] >= LEAST_CHARACTERS]
+    expected = rows["expected_false_words"].to_numpy()
+    repeats = rows["repeat"].nunique()
+    if expected.sum() < repeats:
+        return cut
+    laws = [
+        parameters.vote_law(parameters.randomizer(int(candidates)))
+        for candidates in rows["candidates"]
+    ]
+    kept = rows["least_votes_kept"].to_numpy()
+
+    def tails(standard_errors: float) -> np.ndarray:
+        return np.array(
+            [
+                law.noise_tail(max(int(least), law.least_votes(standard_errors)))
+                for law, least in zip(laws, kept, strict=True)
+            ]
+        )
+
+    at_cut = tails(cut)
+    # Where no noise passes the run's cut, none passes a higher one.
+    new_words = np.divide(expected, at_cut, out=np.zeros_like(at_cut), where=at_cut > 0)
+    tenths = math.floor(10 * cut) + 1
+    while tenths < 10 * _MOST_STANDARD_ERRORS:
+        if new_words @ tails(tenths / 10) < repeats:
+            break
+        tenths += 1
+    return tenths / 10
 
 
 def _expected_false(metrics: pd.DataFrame, repeat: int) -> np.ndarray:

@@ -286,8 +286,8 @@ def advice(
     )
     same = [row for row in better if row["population"] == own["population"]]
     if same and best not in same:
-        here = same[0]
-        text += f". With these clients: {here['setting']}, {_percent(here['share'])}"
+        here = "; ".join(f"{row['setting']}, {_percent(row['share'])}" for row in same)
+        text += f". With these clients: {here}"
     return f"{text}."
 
 

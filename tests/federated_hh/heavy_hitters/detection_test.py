@@ -215,6 +215,30 @@ class DetectionTest(absltest.TestCase):
         few, all_of_them = (table[0]["holders"] for table in tables)
         self.assertGreater(few, all_of_them)
 
+    def test_a_bound_above_what_clients_hold_is_told(self):
+        population = self.population({"ab": 300, "cd": 200, "ef": 400})
+        alphabet = alphabet_lib.Alphabet("abcdef")
+        for bound, advised in ((60, True), (1, False)):
+            parameters = ldp_triehh_parameters.LdpTrieHHParameters(
+                cohort_size=300,
+                max_depth=2,
+                max_prefixes=10,
+                contribution_bound=bound,
+                epsilon=3.0,
+            )
+            algorithm = ldp_triehh.LdpTrieHH(population, parameters, alphabet)
+            table = ldp_triehh_privacy.what_is_found(algorithm)
+            own, *others = [row for row in table if row["probability"] == 0.9]
+            told = [row for row in others if "--contribution_bound" in row["setting"]]
+            self.assertEqual(bool(told), advised)
+            # Clients hold one word each: one report of it is best.
+            for row in told:
+                self.assertStartsWith(row["setting"], "--contribution_bound=1, ")
+                law = dataclasses.replace(parameters, contribution_bound=1)
+                law = law.detection(900, alphabet)
+                self.assertEqual(row["holders"], law.holders_needed(0.9, 2))
+                self.assertLess(row["holders"], own["holders"] or 900)
+
 
 if __name__ == "__main__":
     absltest.main()

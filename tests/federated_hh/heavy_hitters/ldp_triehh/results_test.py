@@ -1,5 +1,6 @@
 """Tests of the tables that LDP TrieHH leaves."""
 
+import dataclasses
 import os
 import tempfile
 
@@ -152,6 +153,27 @@ class ResultsTest(absltest.TestCase):
             self.assertAlmostEqual(last[coverage], share)
             # Six standard errors: false alarms below 1e-8 for each of eight.
             self.assertLess(abs(row[estimate] - share), 6 * row[error])
+
+    def test_the_cut_that_leaves_less_than_one_false_word(self):
+        low = dataclasses.replace(self.algorithm.parameters, min_standard_errors=0.5)
+        needed = ldp_triehh_results.least_standard_errors
+        rows = self.metrics.query("level == 2")
+
+        def expected(cut):
+            return [
+                40 * law.noise_tail(max(row.least_votes_kept, law.least_votes(cut)))
+                for row in rows.itertuples()
+                for law in [low.vote_law(low.randomizer(row.candidates))]
+            ]
+
+        metrics = self.metrics.copy()
+        metrics.loc[rows.index, "expected_false_words"] = expected(0.5)
+        cut = needed(low, metrics)
+        self.assertGreater(cut, 0.5)
+        self.assertLess(sum(expected(cut)), _REPEATS)
+        self.assertGreaterEqual(sum(expected(round(cut - 0.1, 1))), _REPEATS)
+        # A run without noise stays as it is.
+        self.assertEqual(needed(low, metrics.assign(expected_false_words=0.0)), 0.5)
 
     def test_a_word_that_nobody_has_is_not_real(self):
         noise = ldp_triehh.FoundWord("??", 1, 2, 9, 90.0, 1.0)

@@ -109,12 +109,15 @@ class AdviceTest(absltest.TestCase):
         own = self.row("as given", 100, 0.2)
         more = self.row("10 times the clients", 1000, 0.05)
         larger = self.row("epsilon 8", 100, 0.1)
+        fewer = self.row("fewer reports", 100, 0.15)
         little = self.row("epsilon 9", 100, 0.19)
         for table, begins, ends in (
+            ([own, larger, more], "Most helpful change: 10 t", "clients: epsilon 8, 10%."),
+            # What is free is told beside what costs epsilon and gains more.
             (
-                [own, larger, more],
+                [own, larger, more, little, fewer],
                 "Most helpful change: 10 t",
-                "clients: epsilon 8, 10%.",
+                "clients: epsilon 8, 10%; fewer reports, 15%.",
             ),
             (
                 [own, larger],
