@@ -7,9 +7,11 @@ import dataclasses
 import logging as python_logging
 import math
 import os
+import pathlib
 import shlex
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +244,38 @@ def run_program(
         is_wrong_use = is_of_use and not begun
         code = installation.WRONG_USE if is_wrong_use else installation.FAILED
         sys.exit(getattr(error, "exit_code", code))
+    except Exception as error:
+        place = _custom_place(error)
+        # An error of this code is a fault, whose traceback is needed to mend it.
+        if place is None or logging.vlog_is_on(1):
+            raise
+        first = (str(error).strip() or "no message").splitlines()[0]
+        print(
+            f"error: {place}: {type(error).__name__}: {first}. Mend the custom class, "
+            "or give it smaller sizes; --verbosity=1 shows the traceback.",
+            file=sys.stderr,
+        )
+        sys.exit(installation.FAILED)
+
+
+def _custom_place(error: Exception) -> str | None:
+    """Returns the custom code that an error comes from; None where it is of no such.
+
+    That is a note on the error, or the innermost frame in a file that is neither of
+    this code nor of an installed package.
+    """
+    if notes := getattr(error, "__notes__", None):
+        return notes[0]
+    place = None
+    ours = [installation.HOME / name for name in ("federated_hh", "training")]
+    library = pathlib.Path(os.__file__).parent
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        path = pathlib.Path(frame.f_code.co_filename)
+        is_installed = "site-packages" in path.parts or path.is_relative_to(library)
+        is_ours = any(path.is_relative_to(each) for each in ours)
+        if path.is_file() and not (is_installed or is_ours):
+            place = f"{path}:{line}, {frame.f_code.co_qualname}"
+    return place
 
 
 def _interrupted(program: str, output_dir: str | None, by: str) -> str:

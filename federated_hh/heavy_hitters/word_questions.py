@@ -62,7 +62,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
         self.clients = clients
         self.max_rounds = num_rounds
         self.num_items = num_items
-        arguments.check_memory(make_randomizer, epsilon, num_items + 1)
+        arguments.check_memory(make_randomizer, epsilon, num_items + 1, _BLOCK_SIZE)
         self.randomizer = make_randomizer(epsilon, num_items + 1)
         self.plan = plan_lib.Plan(
             sampler=samplers.DisjointCohorts(clients.num_clients, cohort_size),

@@ -103,16 +103,21 @@ def check_histogram(
 
 
 def check_memory(
-    make: Callable[[float, int], Any], epsilon: float, domain_size: int
+    make: Callable[[float, int], Any],
+    epsilon: float,
+    domain_size: int,
+    num_reports: int,
 ) -> None:
     """Raises an error if a randomizer, such as a custom one, will not fit into memory.
 
-    Its need follows from that of two small ones, as a power of the domain's size.
+    Its need, to be made and to sum its reports, follows from that of two small ones,
+    as a power of the domain's size.
 
     Args:
         make: Makes a randomizer from epsilon and its domain size.
         epsilon: Checked.
         domain_size: The size to foretell.
+        num_reports: Number of reports that are summed.
 
     Raises:
         PopulationError: If it needs more memory than is left.
@@ -120,10 +125,13 @@ def check_memory(
     large = 2 * _SMALL_DOMAIN
     if domain_size <= large:
         return
-    small_need, large_need = _needs_of_small_ones(make, epsilon)
-    power = max(0.0, math.log2(large_need / small_need))
+    needed, power = 0.0, 0.0
+    for small_need, large_need in _needs_of_small_ones(make, epsilon, num_reports):
+        grows = max(0.0, math.log2(max(1, large_need) / max(1, small_need)))
+        need = large_need * (domain_size / large) ** grows
+        needed, power = max((needed, power), (need, grows))
     memory.check_needed(
-        int(large_need * (domain_size / large) ** power),
+        int(needed),
         f"{getattr(make, '__name__', make)} for {domain_size:,} items (its memory "
         f"grows like their number to the power of {power:.1f}; fewer max_prefixes or "
         "a smaller alphabet make fewer items, and docs/guide/custom_randomizer.md has "
@@ -133,9 +141,10 @@ def check_memory(
 
 @functools.lru_cache(maxsize=16)
 def _needs_of_small_ones(
-    make: Callable[[float, int], Any], epsilon: float
-) -> tuple[int, int]:
-    needs = []
+    make: Callable[[float, int], Any], epsilon: float, num_reports: int
+) -> tuple[list[int], list[int]]:
+    """Returns bytes to make a small one and one of twice its size, and to sum with."""
+    needs, sums = [], []
     is_traced = tracemalloc.is_tracing()
     tracemalloc.start()
     try:
@@ -143,9 +152,10 @@ def _needs_of_small_ones(
         for size in (_SMALL_DOMAIN, 2 * _SMALL_DOMAIN):
             before, _ = tracemalloc.get_traced_memory()
             tracemalloc.reset_peak()
-            make(epsilon, size)
+            made = make(epsilon, size)
             needs.append(max(1, tracemalloc.get_traced_memory()[1] - before))
+            sums.append(made.bytes_to_sum(num_reports))
     finally:
         if not is_traced:
             tracemalloc.stop()
-    return needs[0], needs[1]
+    return needs, sums

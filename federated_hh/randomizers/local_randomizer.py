@@ -236,6 +236,37 @@ class LocalRandomizer(abc.ABC):
             seed = np.random.SeedSequence(checks.integer(seed=seed, least=0))
         return self._sum_of_reports(counts, seed)
 
+    def bytes_to_sum(self, num_reports: int) -> int:
+        """Returns the memory that `sum_of_reports` takes at least, from its shapes.
+
+        Nothing is drawn: TensorFlow infers the shapes of a batch of reports and of all
+        that `tally` makes of it. The largest is an operation's input or result.
+
+        Args:
+            num_reports: Number of reports, at least 1.
+
+        Returns:
+            Bytes; 0 where the sum is drawn by its law.
+        """
+        if type(self)._sum_of_reports is not LocalRandomizer._sum_of_reports:
+            return 0
+        batch = max(1, _VALUES_AT_ONCE // self.values_per_report)
+        traced = tf.function(
+            lambda items, seed: self.tally(self._randomize(items, seed)),
+            input_signature=[
+                tf.TensorSpec([min(num_reports, batch)], tf.int32),
+                tf.TensorSpec([2], tf.int64),
+            ],
+            autograph=False,
+        )
+        graph = traced.get_concrete_function().graph
+        return 2 * max(
+            tensor.shape.num_elements() * tensor.dtype.size
+            for operation in graph.get_operations()
+            for tensor in operation.outputs
+            if tensor.shape.is_fully_defined()
+        )
+
     def _sum_of_reports(
         self, histogram: np.ndarray, seed: np.random.SeedSequence
     ) -> np.ndarray:
@@ -248,7 +279,16 @@ class LocalRandomizer(abc.ABC):
             key = (*seed.spawn_key, start // _ITEMS_AT_ONCE)
             child = np.random.SeedSequence(seed.entropy, spawn_key=key)
             words = child.generate_state(2, np.uint64).view(np.int64)
-            counts += self._sum_in_graph(items.astype(np.int32), words).numpy()
+            try:
+                counts += self._sum_in_graph(items.astype(np.int32), words).numpy()
+            except Exception as error:
+                # An error of a graph does not say whose code it ran.
+                made = type(self)
+                error.add_note(
+                    f"{made.__module__}:{made.__qualname__}, _randomize or tally of "
+                    f"{len(items):,} reports on {self.domain_size:,} items"
+                )
+                raise
         return counts
 
     @functools.cached_property

@@ -132,7 +132,12 @@ class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
         """
         if math.isinf(self.epsilon):
             return None
-        arguments.check_memory(self.make_randomizer, self.epsilon, num_candidates + 1)
+        arguments.check_memory(
+            self.make_randomizer,
+            self.epsilon,
+            num_candidates + 1,
+            self.reports_per_level,
+        )
         return self.make_randomizer(self.epsilon, num_candidates + 1)
 
     def detection(

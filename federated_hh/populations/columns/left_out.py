@@ -15,6 +15,8 @@ _NUM_NAMED = 10
 # Of all letters that words lack, those that a flag has. The rest is rare, and each
 # character makes candidates.
 _ENOUGH = 0.99
+# Of all typed words; further characters make candidates for the same noise.
+_WORTH_A_FLAG = 0.01
 
 
 def remedy(alphabet: str, missing: Mapping[str, int]) -> str:
@@ -25,7 +27,9 @@ def remedy(alphabet: str, missing: Mapping[str, int]) -> str:
         missing: Other characters of words with counts, the most frequent first, at
             most `MOST_COUNTED`; empty where they were not counted.
     """
-    shown = [character for character in missing if character.isprintable()]
+    # A selector of a character's variant is none without the character.
+    shown = [each for each in missing if each.isprintable()]
+    shown = [each for each in shown if not "\ufe00" <= each <= "\ufe0f"]
     # Letters, marks on them and numbers come before signs.
     letters = [each for each in shown if unicodedata.category(each)[0] in "LMN"]
     letters = letters or shown
@@ -54,7 +58,7 @@ class LeftOut:
     Attributes:
         count: Number of them.
         share: Their share of all typed words, in [0, 1].
-        remedy: See `remedy`.
+        remedy: See `remedy`, after a blank; empty where few words are lost.
     """
 
     count: int
@@ -76,10 +80,13 @@ class LeftOut:
             return None
         typed = int(population.occurrences().sum()) + sum(dropped.values())
         missing = metadata.get("missing_characters", {})
-        return cls(count, count / typed, remedy(metadata["alphabet"], missing))
+        told = ""
+        if count >= _WORTH_A_FLAG * typed:
+            told = " " + remedy(metadata["alphabet"], missing)
+        return cls(count, count / typed, told)
 
     def __str__(self) -> str:
         return (
             f"{100 * self.share:.2g}% of all typed words ({self.count:,}) have a "
-            f"character outside the alphabet and are left out. {self.remedy}"
+            f"character outside the alphabet and are left out.{self.remedy}"
         )

@@ -112,6 +112,29 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
             self.assertIn("--noise_key_file: a resumed run has its", done.stderr)
 
 
+class CustomPlaceTest(absltest.TestCase):
+    def test_errors_of_custom_code_name_their_place(self):
+        path = pathlib.Path(self.create_tempdir().full_path) / "own.py"
+        path.write_text("class Own:\n    def tally(self):\n        return {}['x']\n")
+        names = {}
+        exec(compile(path.read_text(), str(path), "exec"), names)
+        self.assertEqual(self.place_of(names["Own"]().tally), f"{path}:3, Own.tally")
+        # Not what this code, or an installed package, does wrong.
+        self.assertIsNone(self.place_of(experiment_flags.check_numbers, [None]))
+        noted = KeyError("x")
+        noted.add_note("own:Own, tally")
+        self.assertEqual(experiment_flags._custom_place(noted), "own:Own, tally")
+
+    def place_of(self, call, *arguments):
+        try:
+            call(*arguments)
+        except Exception as error:
+            # Without this test, which is no custom code.
+            shortened = error.with_traceback(error.__traceback__.tb_next)
+            return experiment_flags._custom_place(shortened)
+        self.fail("no error")
+
+
 class _StopError(Exception):
     """Ends a program at a point."""
 

@@ -78,14 +78,52 @@ class OwnRandomizerTest(absltest.TestCase):
     def test_a_matrix_that_will_not_fit_is_refused_before_it_is_made(self):
         with mock.patch.object(memory, "available_bytes", lambda: 2**34):
             for make in (HadamardResponse, *_ALL):
-                arguments.check_memory(make, 2.0, 10**6)
-            arguments.check_memory(_WithMatrix, 2.0, 10**3)
+                arguments.check_memory(make, 2.0, 10**6, 10**5)
+            arguments.check_memory(_WithMatrix, 2.0, 10**3, 10**5)
             with self.assertRaisesRegex(
                 verified_files.PopulationError,
                 "_WithMatrix for 1,000,000 items .* power of 2.0; .* takes about .* "
                 "GiB of memory, and 16.0 GiB are left",
             ):
-                arguments.check_memory(_WithMatrix, 2.0, 10**6)
+                arguments.check_memory(_WithMatrix, 2.0, 10**6, 10**5)
+
+    def test_a_tally_that_will_not_fit_is_refused_before_a_report_is_drawn(self):
+        class Pairwise(HadamardResponse):
+            """Compares every report with every item."""
+
+            def tally(self, reports):
+                items = tf.range(1, self.domain_size + 1)
+                both = tf.bitwise.bitwise_and(reports[:, :1], items[None, :])
+                ones = tf.cast(tf.raw_ops.PopulationCount(x=both), tf.int32) % 2
+                agree = tf.equal(1 - ones, reports[:, 1:])
+                return tf.reduce_sum(tf.cast(agree, tf.int64), axis=0)
+
+        # Two int64 of each pair.
+        self.assertEqual(Pairwise(2.0, 300).bytes_to_sum(700), 2 * 8 * 300 * 700)
+        reports = Pairwise(2.0, 300).randomize(np.arange(300), [1, 2])
+        np.testing.assert_array_equal(
+            Pairwise(2.0, 300).tally(reports), HadamardResponse(2.0, 300).tally(reports)
+        )
+        with mock.patch.object(memory, "available_bytes", lambda: 2**34):
+            arguments.check_memory(Pairwise, 2.0, 10**4, 10**4)
+            with self.assertRaisesRegex(
+                verified_files.PopulationError,
+                "Pairwise for 30,301 items .* power of 1",
+            ):
+                arguments.check_memory(Pairwise, 2.0, 30_301, 112_500)
+
+    def test_an_error_of_a_graph_names_the_class(self):
+        class Failing(HadamardResponse):
+            def tally(self, reports):
+                ones = tf.ones([tf.size(reports), 10])
+                with tf.control_dependencies([tf.debugging.assert_equal(ones, 2.0)]):
+                    return super().tally(reports)
+
+        with self.assertRaises(tf.errors.InvalidArgumentError) as caught:
+            Failing(2.0, 3).sum_of_reports(np.array([1, 2, 3]), 1)
+        self.assertIn(
+            "Failing, _randomize or tally of 6", caught.exception.__notes__[0]
+        )
 
     def test_an_unknown_randomizer_gets_the_bound_that_always_holds(self):
         guarantee = HadamardResponse(2.0, 6).guarantee
