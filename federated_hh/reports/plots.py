@@ -187,10 +187,19 @@ def in_percent(*axes: "axis_lib.Axis", decimals: int | None = None) -> None:
     from matplotlib import ticker
 
     form = ".6g" if decimals is None else f".{decimals}f"
+
+    class Percent(ticker.LogFormatter):
+        """Labels those ticks between powers of ten that there is room for."""
+
+        def __call__(self, x: float, pos: int | None = None) -> str:
+            return f"{100 * x:{form}}%" if super().__call__(x, pos) else ""
+
     for axis in axes:
         axis.set_major_formatter(
             ticker.FuncFormatter(lambda value, _: f"{100 * value:{form}}%")
         )
+        if axis.get_scale() == "log":
+            axis.set_minor_formatter(Percent())
 
 
 def titles(figure: "figure_lib.Figure") -> list[str]:

@@ -174,6 +174,18 @@ class LooksTest(absltest.TestCase):
             shown = [form(value, 0) for value in (0.15, 0.125, 0.0003)]
             self.assertEqual(shown[: len(expected)], expected)
 
+    def test_a_short_logarithmic_axis_is_in_percent_everywhere(self):
+        figure, axes = plots.single("", "x", "y")
+        axes.plot([0.015, 0.3], [1, 2])
+        axes.set_xscale("log")
+        plots.in_percent(axes.xaxis)
+        figure.canvas.draw()
+        labels = [label.get_text() for label in axes.xaxis.get_ticklabels(which="both")]
+        shown = [label for label in labels if label]
+        self.assertContainsSubset(["2%", "10%", "20%"], shown)
+        for label in shown:
+            self.assertRegex(label, r"^[0-9.]+%$")
+
     def test_rounds_are_whole_and_round_numbers(self):
         for last, expected in ((3, [1, 2, 3]), (80, [10, 20, 30, 40, 50, 60, 70, 80])):
             _, axes = plots.single("", "round", "y")
