@@ -177,7 +177,7 @@ def alphabet_advice(population: client_words.ClientWords) -> str:
     """Returns the advice to widen the alphabet, where it loses many words, else ""."""
     lost = left_out.LeftOut.of(population)
     is_much = lost is not None and lost.share > _MANY_LEFT_OUT
-    return f"Most would help: more letters. {lost}" if is_much else ""
+    return f"Most helpful change: more letters. {lost}" if is_much else ""
 
 
 def left_out_text(population: client_words.ClientWords) -> str:

@@ -101,7 +101,7 @@ def begin_or_resume(
             path, program=program, flags=flags, facts=facts, noise_key=key
         )
     if key.is_secret:
-        logging.info("The key of secret draws: SHA-256 %s.", key.commitment)
+        logging.info("The noise key: SHA-256 %s.", key.commitment)
     return run
 
 

@@ -151,7 +151,7 @@ class CompareTest(absltest.TestCase):
         self.assertStartsWith(caution, "more spent more: epsilon 4 against 2.")
         about = self.run_of("about", epsilon=3.9, rate=0.5, words=[10, 20, 30])
         self.assertEqual(
-            self.verdict(about, more)[-1],
+            self.ranking(about, more)[-1],
             "They spent about the same: epsilon 4 and 3.9.",
         )
         with self.subTest("in the terminal and on the page"):

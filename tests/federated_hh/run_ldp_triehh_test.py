@@ -406,7 +406,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         (("--contribution_bound=0",), "contribution_bound"),
         (("--num_passes=0",), "num_passes"),
         (("--sampler=weighted",), "weighted"),
-        (("--alphabet=abcdd",), "--alphabet has a character twice"),
+        (("--alphabet=abcdd",), "--alphabet repeats a character"),
         (("--resume",), "--resume needs --output_dir"),
         (("extra",), "extra"),
     )

@@ -209,13 +209,13 @@ class RunStatisticsTest(absltest.TestCase):
             self.assertIn("Most helpful change", done.stdout)
             self.assertIn("400 devices, 400 a query", done.stderr)
             # The rows are somebody's.
-            self.assertEqual(done.stderr.count("The key of secret draws"), 1)
-            before = done.stderr.partition("The key of secret draws")[0]
+            self.assertEqual(done.stderr.count("The noise key: SHA-256"), 1)
+            before = done.stderr.partition("The noise key: SHA-256")[0]
             self.assertIn("400 asked a query", before)
         policy = self.scratch / "policy.json"
         printed = _run(f"--table={table}", "--print_policy", self.cache)
         self.assertEqual(printed.returncode, 0, printed.stderr)
-        self.assertNotIn("The key of secret draws", printed.stderr)
+        self.assertNotIn("The noise key: SHA-256", printed.stderr)
         fields = json.loads(printed.stdout)
         del fields["columns"]["city"]
         fields["AnalysisIdentifier"] = "com.example.survey"
@@ -267,7 +267,7 @@ class RunStatisticsTest(absltest.TestCase):
             if message:
                 self.assertRegex(done.stderr.splitlines()[-1], message)
                 self.assertFalse(path.exists())
-                self.assertNotIn("The key of secret draws", done.stderr)
+                self.assertNotIn("The noise key: SHA-256", done.stderr)
         # What a query computes of a text may be a number.
         recipe["query"] = "select length(age) as age from DeviceTable"
         recipe["dataTypeContent"] = {"age": bucketed}

@@ -53,7 +53,7 @@ class PretrainTest(absltest.TestCase):
         page = (public / "report.html").read_text()
         for text in (
             "16 sentences of 16 clients",
-            "exponential moving average of the models of all steps",
+            "exponential moving average of all steps' models",
             "interpolated trigram",
             "Kneser-Ney trigram",
             "Nothing.",

@@ -193,7 +193,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
         for flag in ("--initial_model=x", "--vocabulary=x"):
             done = self.run_training("bad", "--initial_bias=public", flag)
             self.assertEqual(done.returncode, 2)
-            self.assertIn("--initial_bias=public goes with no", done.stderr)
+            self.assertIn("--initial_bias=public cannot be combined with", done.stderr)
 
 
 if __name__ == "__main__":

@@ -314,7 +314,7 @@ class RunTrainingTest(absltest.TestCase):
             (("--clip_norm=1", "--population=no_such_file.csv"), "no_such_file.csv"),
             (
                 (*self.flags, "--mechanism=fedavg"),
-                "fedavg has no noise to estimate",
+                "fedavg has no noise for estimating",
             ),
             (
                 (*self.flags, f"--population={table}", "--min_separation=6"),

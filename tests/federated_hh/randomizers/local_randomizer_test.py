@@ -83,7 +83,7 @@ class OwnRandomizerTest(absltest.TestCase):
             with self.assertRaisesRegex(
                 verified_files.PopulationError,
                 "_WithMatrix for 1,000,000 items .* power of 2.0; .* takes about .* "
-                "GiB of memory, and 16.0 GiB are left",
+                "GiB of memory, and 16.0 GiB are available",
             ):
                 arguments.check_memory(_WithMatrix, 2.0, 10**6, 10**5)
 

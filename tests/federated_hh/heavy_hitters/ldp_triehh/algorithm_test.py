@@ -257,13 +257,13 @@ class LevelsTest(case.LdpTrieHHTestCase):
         self.assertEqual(
             algorithm.progress(metrics),
             "2 of 12 prefixes kept; 1 word of length 1 found (fewer than 0.1 expected "
-            "false)",
+            "to be false)",
         )
         row = metrics | {"prefixes_kept": 1547, "expected_false_words": 1.23}
         self.assertRegex(
             algorithm.progress(row | {"words_released": 1200}),
             r"^1,547 of 12 .* kept \(\d+, and 1,\d+ tied with the last\); 1,200 words "
-            r".* \(at most 1.2 expected false\)$",
+            r".* \(at most 1.2 expected to be false\)$",
         )
 
     def test_metrics_say_how_strong_the_noise_is(self):

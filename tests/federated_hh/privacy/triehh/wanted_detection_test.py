@@ -79,8 +79,8 @@ class TrieHHDetectionTest(parameterized.TestCase):
         self.assertLess(epsilon["share"], given["share"])
         text = detection.sentences(table)
         self.assertIn(f"with 0.9 if {needed:,} clients hold it", text)
-        self.assertIn("10 times the clients: ", text)
-        self.assertIn("epsilon 8: ", text)
+        self.assertIn("with 10 times the clients", text)
+        self.assertIn("with epsilon 8", text)
 
     def test_what_larger_cohorts_would_give(self):
         request = dict(_REQUEST)
@@ -112,7 +112,11 @@ class AdviceTest(absltest.TestCase):
         fewer = self.row("fewer reports", 100, 0.15)
         little = self.row("epsilon 9", 100, 0.19)
         for table, begins, ends in (
-            ([own, larger, more], "Most helpful change: 10 t", "clients: epsilon 8, 10%."),
+            (
+                [own, larger, more],
+                "Most helpful change: 10 t",
+                "clients: epsilon 8, 10%.",
+            ),
             # What is free is told beside what costs epsilon and gains more.
             (
                 [own, larger, more, little, fewer],

@@ -309,7 +309,7 @@ class SilenceTest(parameterized.TestCase):
             with self.assertRaisesRegex(runtime.WorkerError, "stopped, or hangs"):
                 _computing(0.0)([1])
             self.assertLess(time.monotonic() - begun, _TIMEOUT + _PATIENCE)
-        self.assertIn("has not answered for 1 s; it is ended after 2 s", str(log))
+        self.assertIn("has not answered for 1 s; it is stopped after 2 s", str(log))
 
     def test_long_computations_are_waited_for(self):
         # As many as the worker runs at once, and as many more.
