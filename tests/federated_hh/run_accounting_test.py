@@ -524,7 +524,10 @@ class BadInputTest(parameterized.TestCase):
             ),
             "weights is .*; it has to be numbers",
         ),
-        (("--mechanism=triehh", "--num_rounds=3"), "--num_rounds does not apply to --mechanism=triehh"),
+        (
+            ("--mechanism=triehh", "--num_rounds=3"),
+            "--num_rounds does not apply to --mechanism=triehh",
+        ),
         (("--mechanism=other",), "--mechanism=other"),
         (("--paper_tables", "--delta=0.1"), "--paper_tables takes no other flag"),
         (("--mechanism=triehh", "more"), "what is 'more'"),

@@ -184,8 +184,8 @@ def _found(results: Results) -> str:
         f"{warning}{found_words.counted(round(last['words_released']))} found{names}. "
         f"{last['released_real']:,.0f} of them are real "
         f"({found_words.false_words(last['expected_false'])} were expected to be "
-        f"false) and make up {last['released_coverage']:.1%} of all typed "
-        f"words{estimated}.{more}"
+        f"false) and make up {last['released_coverage']:.1%} of the typed words that "
+        f"could be found{estimated}.{more}"
     )
 
 
@@ -217,7 +217,7 @@ def _words_text(last: pd.Series, cut: float) -> str:
     found = (
         f"{last['words_found']:,.0f} words were found a repeat, "
         f"{last['words_real']:,.0f} of them real, which make up {last['coverage']:.1%} "
-        "of all typed words."
+        "of the typed words that could be found."
     )
     expected = found_words.false_words(last["expected_false"])
     if not cut:
@@ -230,9 +230,9 @@ def _words_text(last: pd.Series, cut: float) -> str:
     return (
         f"{found} Released are those whose estimate is at least {cut:g} of its "
         f"standard errors: {released:,.0f}, {real:,.0f} of them real{precision}, with "
-        f"{last['released_coverage']:.1%} of all typed words; {expected} are "
-        "expected to be noise. Leaving words out is post-processing: it costs no "
-        "privacy."
+        f"{last['released_coverage']:.1%} of the typed words that could be found; "
+        f"{expected} are expected to be noise. Leaving words out is post-processing: "
+        "it costs no privacy."
     )
 
 
@@ -248,7 +248,8 @@ def _findable_text(summary: RunSummary) -> str:
 
 def _coverage_text(counting_clients: int) -> str:
     text = (
-        "Coverage: the share of all typed words that the found words make up. "
+        "Coverage: the share of the typed words in the population that the found "
+        "words make up. "
         "`coverage` is the truth in the whole population. `low`, `high`: 95% intervals "
         "over the repeats. `expected false`: upper bound on the mean number of "
         "released words that nobody in a cohort reported on. Words of one character "

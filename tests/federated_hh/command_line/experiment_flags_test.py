@@ -101,7 +101,9 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
             file.write_text(file.read_text().replace("--seed=1", "--seed=2"))
             done = self.run_program(program, "--resume", "--output_dir=first")
             self.assertEqual(done.returncode, 2)
-            self.assertIn("flags.txt differs from the flags that the run began with", done.stderr)
+            self.assertIn(
+                "flags.txt differs from the flags that the run began with", done.stderr
+            )
             self.assertNotIn("Traceback", done.stderr)
         with self.subTest("a resumed run has its key"):
             file.write_text("".join(f"{flag}\n" for flag in record["flags"]))

@@ -262,7 +262,7 @@ class LevelsTest(case.LdpTrieHHTestCase):
         row = metrics | {"prefixes_kept": 1547, "expected_false_words": 1.23}
         self.assertRegex(
             algorithm.progress(row | {"words_released": 1200}),
-            r"^1,547 of 12 .* kept \(\d+, and 1,\d+ tied with the last\); 1,200 words "
+            r"^1,547 of 12 .* kept \(1,\d+ more than --max_prefixes, by ties\); 1,200 "
             r".* \(at most 1.2 expected to be false\)$",
         )
 

@@ -129,7 +129,10 @@ class SourcesTest(files_test_case.FilesTestCase):
             (f"{where}/a.csv,{where}/none.csv", "there is no file .*none.csv"),
             (f"{where}/a.csv,{where}/c.jsonl", "a.csv is csv .*c.jsonl is jsonl"),
             (where, "twice"),  # by the link
-            (f"{where}/a.csv,{where}/[ab].csv", "a.csv is named twice, by .*a.csv' and"),
+            (
+                f"{where}/a.csv,{where}/[ab].csv",
+                "a.csv is named twice, by .*a.csv' and",
+            ),
             (f"{where}/a.csv,{where}/../{where.name}/a.csv", "is named twice"),
             (f"{where}/R*", "README: the name does not show the format"),
         ):
