@@ -88,18 +88,25 @@ class Adjacency(_Described):
     )
 
 
-# What an observer wants to know, by the compared data sets; and the odds of it.
+# An observer's question, by the compared data sets.
 _SECRETS = {
     Adjacency.EMPTIED: "whether one client's data were used",
     Adjacency.ZERO_OUT: "whether one client's contributions were used",
     Adjacency.REPLACE_CLIENT: "which of two data sets one client has",
     Adjacency.REPLACE_ONE_ITEM: "which of two items one client has",
 }
-_ODDS = {
-    Adjacency.EMPTIED: "that one client's data were used",
-    Adjacency.ZERO_OUT: "that one client's contributions were used",
-    Adjacency.REPLACE_CLIENT: "between any two data sets of one client",
-    Adjacency.REPLACE_ONE_ITEM: "between any two values of one item of one client",
+# The two worlds that a guarantee compares; the second half is for both directions.
+_WORLDS = {
+    Adjacency.EMPTIED: ("with one client's data as without", " or without as with"),
+    Adjacency.ZERO_OUT: (
+        "with one client's contributions as without",
+        " or without as with",
+    ),
+    Adjacency.REPLACE_CLIENT: ("with any data of one client as with any other", ""),
+    Adjacency.REPLACE_ONE_ITEM: (
+        "with any value of one item of one client as with any other",
+        "",
+    ),
 }
 # Above it, a factor has too many digits to be read.
 _LARGEST_EXPONENT = 20.0
@@ -205,13 +212,14 @@ class Guarantee:
             if "e" in number:
                 number = f"{float(number):,.0f}"
             factor = f"{number} ({factor})"
-        moves = "raise" if self.one_sided else "raise or lower"
-        told = f"{who} can {moves} the odds {_ODDS[self.adjacency]}"
-        told += f" by at most a factor of {factor}"
+        world, reverse = _WORLDS[self.adjacency]
+        told = f"For w{who[1:]}, any conclusion is at most {factor} times as likely "
+        told += world
+        told += "" if self.one_sided else reverse
         if self.delta:
-            told += f", except with probability {self.printed(self.delta)}"
+            told += f", plus {self.printed(self.delta)}"
         if self.one_sided:
-            told += ". No factor bounds lowering them"
+            told += ". The reverse has no such factor"
         return f"{told}."
 
     def row(self) -> dict[str, str]:

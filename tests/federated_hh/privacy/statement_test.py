@@ -237,17 +237,22 @@ class StatementTest(parameterized.TestCase):
     @parameterized.parameters(
         (
             {"epsilon": math.log(2), "one_sided": True, "adjacency": Adjacency.EMPTIED},
-            "Whoever sees the released results and knows everybody else's data can "
-            "raise the odds that one client's data were used by at most a factor of 2 "
-            "(e^0.6932), except with probability 1e-10. No factor bounds lowering "
-            "them.",
+            "For whoever sees the released results and knows everybody else's data, "
+            "any conclusion is at most 2 (e^0.6932) times as likely with one client's "
+            "data as without, plus 1e-10. The reverse has no such factor.",
+        ),
+        (
+            {"epsilon": math.log(2)},
+            "For whoever sees the released results and knows everybody else's data, "
+            "any conclusion is at most 2 (e^0.6932) times as likely with one client's "
+            "contributions as without or without as with, plus 1e-10.",
         ),
         (
             {"epsilon": 57.0, "delta": 0.0, "adjacency": Adjacency.REPLACE_CLIENT}
             | {"assumptions": (guarantee.EACH_REPORT,)},
-            "Whoever sees a client's reports and knows everybody else's data can raise "
-            "or lower the odds between any two data sets of one client by at most a "
-            "factor of e^57.",
+            "For whoever sees a client's reports and knows everybody else's data, any "
+            "conclusion is at most e^57 times as likely with any data of one client as "
+            "with any other.",
         ),
         (
             {"epsilon": 0.0, "delta": 0.5},
