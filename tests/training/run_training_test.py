@@ -194,7 +194,7 @@ class RunTrainingTest(absltest.TestCase):
             "words by frequency alone",
             "interpolated trigram",
             "Kneser-Ney trigram",
-            "Regret: the loss above that of the best possible.",
+            "Regret: loss minus that of the best possible",
             "zero-out",
             "--cohort_size=5",
             "--context_words=50",

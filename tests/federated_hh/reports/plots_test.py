@@ -12,6 +12,7 @@ from absl.testing import absltest, parameterized
 from fontTools import fontBuilder
 from fontTools.pens import ttGlyphPen
 from matplotlib import font_manager
+from matplotlib.backends import backend_agg
 
 from federated_hh.reports import fonts, page_blocks, plots
 
@@ -79,6 +80,8 @@ class ScriptsTest(parameterized.TestCase):
             ("findfont", manager.findfont),
         ):
             self.enter_context(mock.patch.object(font_manager, name, value))
+        drawn = mock.patch.object(backend_agg, "_fontManager", manager)
+        self.enter_context(drawn)
         for cached in (fonts._installed, fonts._families):
             cached.cache_clear()
             self.addCleanup(cached.cache_clear)
