@@ -152,9 +152,8 @@ def _answer() -> list[dict[str, Any]]:
         rows = varied.table(ANSWERS, mechanism, values, _VARY.value, quantity)
         if path is not None:
             names = {text.partition("=")[0] for text in _VARY.value}
-            given = {"mechanism": mechanism, **values}
-            told = [f"{n} {v:,}" if v != mechanism else v for n, v in given.items()]
-            fixed = [t for n, t in zip(given, told, strict=True) if n not in names]
+            fixed = [] if "mechanism" in names else [mechanism]
+            fixed += [f"{n} {_text(v)}" for n, v in values.items() if n not in names]
             plots.table(path, rows, ", ".join(fixed).replace("_", " "))
         return rows
     return arguments.call(ANSWERS[mechanism], mechanism, values)

@@ -270,10 +270,11 @@ def _choose_sizes() -> None:
     share = sizing.available_share(given.diurnal, given.over_selection)
     chosen: dict[str, Any] = {**sizing.sensible(num_training, rounds, share)}
     left = ("cohort_size", "num_rounds", "mechanism", *_LIMITS)
-    if given.epsilon and set(_PROGRAM.not_given(*left)) >= {*left}:
+    is_few = num_training < sizing.FEW_CLIENTS
+    if is_few and given.epsilon and set(_PROGRAM.not_given(*left)) == {*left}:
         options = _PROGRAM.read(TrainingOptions)
         found = sizing.best_settings(options, num_training, given.epsilon)
-        if found is not None and num_training < sizing.FEW_CLIENTS:
+        if found is not None:
             chosen |= {
                 "mechanism": "blt",
                 "cohort_size": found.cohort_size,
