@@ -12,6 +12,7 @@ import abc
 import dataclasses
 import fractions
 import functools
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -23,6 +24,8 @@ from federated_hh.randomizers import arguments
 # Numbers in the reports that are in memory at once where they are summed one by one.
 _VALUES_AT_ONCE = 2**22
 _ITEMS_AT_ONCE = 2**22
+# Probabilities may be floats, off by as much.
+_CLAIM_TOLERANCE = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -362,6 +365,29 @@ class LocalRandomizer(abc.ABC):
         items = arguments.check_items(items, self.domain_size)
         return items, arguments.check_seed(seed)
 
+    def check_claim(self) -> None:
+        """Raises a `ValueError` if its probabilities contradict its epsilon.
+
+        Whether a report speaks for an item is a function of the report, so its
+        probability, and that of its opposite, may differ by e^epsilon between items. It
+        is needed for the claimed epsilon, and proves nothing.
+        """
+        own, other = float(self.own_probability), float(self.other_probability)
+        claimed = self.guarantee.replacement_epsilon
+        most = math.exp(min(claimed, 700.0)) * (1 + _CLAIM_TOLERANCE)
+        if not (0 <= other < own <= 1):
+            raise ValueError(
+                f"own_probability is {own:g} and other_probability {other:g}; they "
+                "have to be probabilities, the first the larger"
+            )
+        if own > most * other or 1 - other > most * (1 - own):
+            raise ValueError(
+                f"{type(self).__name__} claims epsilon {claimed:g}, but speaks for the "
+                f"true item with probability {own:g} and for another with {other:g}: "
+                f"that alone needs epsilon {_least_epsilon(own, other):g}. Correct the "
+                "class, or state its true epsilon"
+            )
+
     def _check_gap(self) -> None:
         """Raises a `ValueError` if a report says nothing about its true item."""
         if not self.own_probability > self.other_probability:
@@ -370,6 +396,13 @@ class LocalRandomizer(abc.ABC):
                 "has to be larger: the chances of true and other items differ by less "
                 "than 2^-64"
             )
+
+
+def _least_epsilon(own: float, other: float) -> float:
+    """Returns the epsilon of one bit, set with these probabilities for two items."""
+    if other == 0 or own == 1:
+        return math.inf
+    return max(math.log(own / other), math.log((1 - other) / (1 - own)))
 
 
 def fold_in(seed: tf.Tensor, number: tf.types.experimental.TensorLike) -> tf.Tensor:

@@ -474,7 +474,7 @@ class AnswersTest(parameterized.TestCase):
 class BadInputTest(parameterized.TestCase):
     @parameterized.parameters(
         ((), "--mechanism"),
-        (("--mechanism=dp_ftrl",), "population and cohort_size and .* are missing"),
+        (("--mechanism=dp_ftrl",), "all but one of --population, .* Given: none"),
         (
             ("--mechanism=blt", "--min_separation=3", "--noise_multiplier=1"),
             "with min_separation, num_rounds and one of noise_multiplier and epsilon",
@@ -633,7 +633,7 @@ class BadInputTest(parameterized.TestCase):
         ),
         (
             ("--mechanism=triehh", "--population=1000", "--max_length=5"),
-            "--epsilon and --delta, or --threshold and --cohort_size with one",
+            "needs --epsilon, such as .* or --threshold and --cohort_size with one",
         ),
     )
     def test_one_line_and_status_2(self, arguments, message):

@@ -129,6 +129,7 @@ class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
 
         Raises:
             PopulationError: If it will not fit into memory.
+            ValueError: If its probabilities contradict its epsilon.
         """
         if math.isinf(self.epsilon):
             return None
@@ -138,7 +139,9 @@ class LdpTrieHHParameters(ldp_triehh_settings.LdpTrieHHSettings):
             num_candidates + 1,
             self.reports_per_level,
         )
-        return self.make_randomizer(self.epsilon, num_candidates + 1)
+        randomizer = self.make_randomizer(self.epsilon, num_candidates + 1)
+        randomizer.check_claim()
+        return randomizer
 
     def detection(
         self,

@@ -107,7 +107,7 @@ HonestFraction = Annotated[float, "Share of honest reports; 1 if not set.", "(0,
 Population = Annotated[int, "n, clients of the run.", "[1, 1e12]", _CLIENTS]
 MaxLength = Annotated[
     int,
-    "L, symbols of the longest word, its end included.",
+    "L, symbols of the longest word, its end included; 10 if not set.",
     "[1, 1e6]",
     "no word has as many",
 ]
@@ -248,7 +248,16 @@ def call(answer: Callable[..., Rows], name: str, values: Mapping[str, Any]) -> R
             raise ValueError(
                 f"--{flag} does not apply to --mechanism={name}; leave it out"
             )
-    for flag, parameter in known.items():
-        if parameter.default is parameter.empty and flag not in values:
-            raise ValueError(f"--{flag} is needed for --mechanism={name}")
+    missing = [
+        f"--{flag}"
+        for flag, parameter in known.items()
+        if parameter.default is parameter.empty and flag not in values
+    ]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        others = [f"--{flag}" for flag in known if f"--{flag}" not in missing]
+        raise ValueError(
+            f"{', '.join(missing)} {verb} needed for --mechanism={name}; it also "
+            f"takes {', '.join(others)}"
+        )
     return answer(**values)

@@ -233,22 +233,25 @@ class _Question:
         """Answers for a population, a cohort and rounds, of which one may be None."""
         if limits != (None, None):
             raise ValueError(
-                "min_separation and max_participation follow from population, "
-                "cohort_size and num_rounds; give either the former or the latter"
+                "--min_separation and --max_participation follow from --population, "
+                "--cohort_size and --num_rounds; give either the former or the latter"
             )
         missing = [name for name, value in sizes.items() if value is None]
         wanted = [self.noise_multiplier, self.epsilon]
         if len(missing) > 1 or (missing and None in wanted):
-            names = " and ".join([*missing, "epsilon or noise_multiplier"])
+            given = [name for name, value in sizes.items() if value is not None]
+            privacy = zip(("noise_multiplier", "epsilon"), wanted, strict=True)
+            given += [name for name, value in privacy if value is not None]
             raise ValueError(
-                f"{names} are missing: of population, cohort_size, num_rounds, "
-                "epsilon and noise_multiplier, all but one have to be given. Or give "
-                "num_rounds, min_separation and noise_multiplier"
+                "give all but one of --population, --cohort_size, --num_rounds, "
+                "--epsilon and --noise_multiplier; the one left out is computed. "
+                f"Given: {', '.join(f'--{name}' for name in given) or 'none'}. Or give "
+                "--num_rounds, --min_separation and --noise_multiplier"
             )
         if not missing and None not in wanted:
             raise ValueError(
-                "population, cohort_size, num_rounds, epsilon and noise_multiplier "
-                "are all given; leave out the one to compute"
+                "--population, --cohort_size, --num_rounds, --epsilon and "
+                "--noise_multiplier are all given; leave out the one to compute"
             )
         rows = []
         if missing:

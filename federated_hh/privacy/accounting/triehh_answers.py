@@ -25,7 +25,7 @@ _PLOTTED = tuple(np.geomspace(0.01, 100, 13))
 def triehh(
     *,
     population: of.Population,
-    max_length: of.MaxLength,
+    max_length: of.MaxLength = 10,
     epsilon: of.Epsilon | None = None,
     delta: of.Delta | None = None,
     threshold: of.Threshold | None = None,
@@ -51,6 +51,8 @@ def triehh(
     """
     if not detectable and (word_length is not None or plot is not None):
         raise ValueError("--word_length and --plot need --detectable")
+    if delta is None and epsilon is not None and threshold is None:
+        delta = 1 / population**2  # as `run_triehh` has it
     wanted = (epsilon is not None, delta is not None)
     request: dict[str, Any] = {}
     solve = None
@@ -78,8 +80,9 @@ def triehh(
         chosen = solve(**request)
     else:
         raise ValueError(
-            "--mechanism=triehh needs --epsilon and --delta, or --threshold and "
-            "--cohort_size with one of them"
+            "--mechanism=triehh needs --epsilon, such as --epsilon=4, with --delta "
+            f"(1/n^2 if not set: {1 / population**2:.3g}); or --threshold and "
+            "--cohort_size with one of the two"
         )
     if detectable:
         own = triehh_detection.TrieHHDetection(chosen, redraws_each_round)

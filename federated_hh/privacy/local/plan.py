@@ -75,6 +75,16 @@ _NOT_COUNTED = (
 )
 
 
+def claimed_epsilon(name: str | None) -> tuple[str, ...]:
+    """Returns the assumption about a randomizer that is none of ours, by its name."""
+    if name is None or name.startswith("federated_hh."):
+        return ()
+    return (
+        f"{name} is as private as it claims: a proof of its epsilon is its author's, "
+        "and the code checks only the probabilities that it states.",
+    )
+
+
 def public_population(has_empty_users: bool) -> tuple[str, ...]:
     """Returns the assumption about a population without empty users, if any."""
     return () if has_empty_users else (_POPULATION_IS_PUBLIC,)
@@ -173,6 +183,7 @@ def report_statement(
         assumptions=(
             _AGGREGATION[reports.aggregation],
             participation,
+            *claimed_epsilon(reports.name),
             *_ASSUMPTIONS,
             *public_population(reports.population_has_empty_users),
         ),

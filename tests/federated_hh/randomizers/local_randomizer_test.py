@@ -125,6 +125,26 @@ class OwnRandomizerTest(absltest.TestCase):
             "Failing, _randomize or tally of 6", caught.exception.__notes__[0]
         )
 
+    def test_a_claim_that_its_probabilities_contradict_is_refused(self):
+        for make in (HadamardResponse, *_ALL):
+            make(2.0, 6).check_claim()
+
+        class Boaster(HadamardResponse):
+            """Keeps the entry more often than epsilon 2 allows."""
+
+            own_probability, other_probability = 0.9, 0.1
+
+        class Open(HadamardResponse):
+            """Sends the item."""
+
+            own_probability, other_probability = 1.0, 0.0
+
+        with self.assertRaisesRegex(ValueError, "Boaster claims epsilon 2, .* 2.19"):
+            # log(0.9 / 0.1)
+            Boaster(2.0, 6).check_claim()
+        with self.assertRaisesRegex(ValueError, "needs epsilon inf"):
+            Open(40.0, 6).check_claim()
+
     def test_an_unknown_randomizer_gets_the_bound_that_always_holds(self):
         guarantee = HadamardResponse(2.0, 6).guarantee
         self.assertEqual(guarantee.amplification, "arbitrary")

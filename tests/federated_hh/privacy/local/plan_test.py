@@ -243,6 +243,7 @@ class StatementTest(parameterized.TestCase):
         for record in (None, _record()):
             statement = plan.statement(record, _DELTA)
             self.assertIn("Doubled", statement.mechanism)
+            self.assertIn("Doubled is as private as it", statement.assumptions[2])
             self.assertNotIn("Subset Selection", statement.to_markdown())
             of_a_user, central, user, item = statement.guarantees
             self.assertEqual((item.epsilon, item.unit), (3.0, Unit.ITEM))
