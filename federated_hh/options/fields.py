@@ -32,6 +32,8 @@ from typing import Any
 REQUIRED = dataclasses.MISSING
 
 _METADATA = "option"
+# Mark of an option whose value a program chooses for the population, if not given.
+CHOSEN: Mapping[str, Any] = types.MappingProxyType({"chosen": True})
 
 
 @dataclasses.dataclass(frozen=True)

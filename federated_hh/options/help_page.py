@@ -114,7 +114,9 @@ def _of_flag(
         name = f"--{field.flag}={'|'.join(field.choices)}"
     elif whole and field.kind in (int, float):
         told += f" It has to be {field.range}."
-    if default not in (None, "", "''"):
+    if fields_lib.CHOSEN.keys() <= field.marks.keys():
+        told += " [chosen for the population]"
+    elif default not in (None, "", "''"):
         told += f" [{str(default).strip(chr(39))}]"
     return _described(name, told, width)
 

@@ -61,7 +61,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
         whole, killed = self.scratch / "whole", self.scratch / "killed"
         first = _run(*_SMALL, self.cache, f"--output_dir={whole}")
         self.assertEqual(first.returncode, 0, first.stderr)
-        self.assertIn("words found, most frequent first: ", first.stdout)
+        self.assertIn("words found, the largest estimates first: ", first.stdout)
         self.check_run_directory(whole)
         self.kill_in_mid_run(killed)
         again = _run("--resume", self.cache, f"--output_dir={killed}")

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 from typing import Any
 
-from federated_hh.options.fields import REQUIRED, OptionError, check, option
+from federated_hh.options.fields import CHOSEN, REQUIRED, OptionError, check, option
 from training.federated import mechanisms, server_optimizers
 from training.models.model_options import LARGEST_COUNT, LARGEST_RATE, ModelOptions
 
@@ -72,6 +72,7 @@ class TrainingOptions(ModelOptions):
         least=1,
         most=2**29 - 1,
         why="the secure sum has 62 bits, and an update takes 33",
+        marks=CHOSEN,
     )
     num_rounds: int = _rounds_option(
         100,
@@ -79,6 +80,7 @@ class TrainingOptions(ModelOptions):
         least=1,
         most=100_000,
         why="some fifty times the longest run of Xu et al. 2023",
+        marks=CHOSEN,
     )
     noise_multiplier: float | None = _privacy_option(
         None,
@@ -107,6 +109,7 @@ class TrainingOptions(ModelOptions):
         least=1e-15,
         most=1e15,
         why="squares and sums of updates have to be float32's",
+        marks=CHOSEN,
     )
     update_encoding: str = option(
         "exact",

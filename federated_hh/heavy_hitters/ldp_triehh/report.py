@@ -163,7 +163,7 @@ def _found(results: Results) -> str:
     best = words["real"] & words["released"] & (words["repeat"] == 0)
     best &= words["level"] >= ldp_triehh_results.LEAST_CHARACTERS
     real = words[best]["word"].head(10)
-    names = f", most frequent first: {', '.join(real)}" if len(real) else ""
+    names = f", the largest estimates first: {', '.join(real)}" if len(real) else ""
     estimate = last["released_estimate"]
     estimated = ""
     if not math.isnan(estimate):

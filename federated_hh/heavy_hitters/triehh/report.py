@@ -157,7 +157,7 @@ def write(
     report = page.Page(directory, "TrieHH")
     first = words[words["repeat"] == 0]
     report.summary(
-        _found(first, results.scores),
+        _found(words, metrics["repeat"].nunique(), results.scores),
         advice=evaluation.alphabet_advice(algorithm.population)
         or detection.advice(
             findable,
@@ -248,16 +248,18 @@ def _is_all(results: Results, first: pd.DataFrame) -> bool:
     return len(held) < _NUM_LISTED and bool(possible.isin(first["word"]).all())
 
 
-def _found(first: pd.DataFrame, scores: pd.DataFrame) -> str:
+def _found(words: pd.DataFrame, repeats: int, scores: pd.DataFrame) -> str:
     """Returns the first repeat's words and the scores of all repeats, in a line."""
-    if not len(first):
+    if not len(words):
         return "No word was found."
-    best = ", ".join(first["word"].head(10))
+    counts = words.groupby("repeat").size().reindex(range(repeats), fill_value=0)
+    least, most = counts.min(), counts.max()
+    number = f"{most:,}" if least == most else f"{least:,} to {most:,}"
+    each = f" by each of {repeats} repeats" if repeats > 1 else ""
+    best = ", ".join(words[words["repeat"] == 0]["word"].head(10))
+    named = f", the most votes first: {best}" if best else ""
     k, f1 = _f1(scores)
-    return (
-        f"{len(first):,} words found, most frequent first: {best}. Against the true "
-        f"top {k}: F1 {f1:.2f}."
-    )
+    return f"{number} words found{each}{named}. Against the true top {k}: F1 {f1:.2f}."
 
 
 def _f1(scores: pd.DataFrame) -> tuple[int, float]:

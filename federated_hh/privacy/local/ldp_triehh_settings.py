@@ -3,7 +3,7 @@
 import dataclasses
 
 from federated_hh.options import checks
-from federated_hh.options.fields import option
+from federated_hh.options.fields import CHOSEN, option
 
 # Clients are numbered with 31 bits, and so are the candidates of a level.
 MOST = 2**31 - 1
@@ -27,6 +27,7 @@ class LdpTrieHHSettings:
         least=1,
         most=MOST,
         why="clients are numbered with 31 bits",
+        marks=CHOSEN,
     )
     max_depth: int = option(
         15,
@@ -40,6 +41,7 @@ class LdpTrieHHSettings:
         least=1,
         most=MOST,
         why="candidates are numbered with 31 bits",
+        marks=CHOSEN,
     )
     contribution_bound: int = option(
         60,

@@ -278,7 +278,7 @@ def _of(
         count *= run.contribution_bound
         bound += f"; {how} over {count} reports of a client"
         if how == "composed":
-            bound += f", each among the {run.cohort_size} of its place"
+            bound += f", each among the {run.cohort_size} at its position"
     elif repeats > 1:
         bound += f"; {how} over {repeats} repeats"
     together = (f"For all {repeats} repeats together.",) if repeats > 1 else ()
