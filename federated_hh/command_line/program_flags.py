@@ -253,10 +253,11 @@ class Program:
         from federated_hh.populations import client_sentences
         from federated_hh.populations.languages import sentence_tokenizers
 
+        population_options = self.population.read()
         return client_sentences.prepare(
-            self.population.read(),
+            population_options,
             vocabulary,
-            sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+            sentence_tokenizers.get_sentence_tokenizer("keyboard", population_options),
             self.population.cache,
             self.read(LanguageOptions),
         )

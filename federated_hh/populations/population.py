@@ -122,7 +122,7 @@ def prepare(
 def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
     """Writes the columns; returns the metadata with "client_ids"."""
     if tokenizer is None:
-        tokenizer = tokenizers.get_tokenizer(options.tokenizer)
+        tokenizer = options.word_tokenizer
     from federated_hh.populations.readers import word_table
 
     alphabet = options.alphabet or tokenizer.alphabet

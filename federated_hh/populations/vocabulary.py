@@ -9,8 +9,9 @@ from typing import Self
 
 from federated_hh.options import checks
 from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.languages import words as words_lib
 from federated_hh.populations.options import population_options
-from federated_hh.populations.readers import opening, sentences
+from federated_hh.populations.readers import opening, sentences, unspaced_text
 
 PAD, OOV, BOS, EOS = range(4)
 # The first lines of a vocabulary file, in the order of their ids.
@@ -28,12 +29,13 @@ class Vocabulary:
         """Makes a vocabulary.
 
         Args:
-            words: One or more, distinct, without white space, none a special token.
+            words: One or more, distinct, without white space, none a special token; in
+                any normal form.
 
         Raises:
             ValueError: If they are not so.
         """
-        self.words = tuple(words)
+        self.words = tuple(map(words_lib.in_normal_form, words))
         if not self.words:
             raise ValueError("words is empty; it has to have at least one word.")
         self._ids = {word: i for i, word in enumerate(self.words, len(SPECIAL_TOKENS))}
@@ -124,7 +126,8 @@ class Vocabulary:
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
         words = []
         for word in word_list.english():
-            if split(word) == [[word]]:
+            # Those with marks are of other languages.
+            if split(word) == [[word]] and not words_lib.has_marks(word):
                 words.append(word)
                 if len(words) == size:
                     break
@@ -156,10 +159,13 @@ class Vocabulary:
         checks.integer(size=size, least=1)
         counts: collections.Counter[str] = collections.Counter()
         batches, _ = sentences.open_files(options)
+        unspaced = unspaced_text.UnspacedText(tokenizer.needs_blanks)
         for rows in batches:
+            unspaced.add(rows.contents)
             for text in rows.contents:
                 for words in tokenizer.split(text):
                     counts.update(words)
+        unspaced.check()
         if len(counts) < size:
             raise ValueError(
                 f"{options.source} has {len(counts):,} distinct words, fewer than the "

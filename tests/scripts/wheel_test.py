@@ -200,7 +200,8 @@ class WheelTest(absltest.TestCase):
         asked = re.findall(r"^Requires-Dist: ([\w-]+)[^;\n]*(; .*)?$", text, re.M)
         extras = {"": "requirements.in"}
         extras |= {
-            name: f"requirements-{name}.in" for name in ("simulation", "dev", "ray")
+            name: f"requirements-{name}.in"
+            for name in ("simulation", "dev", "ray", "icu")
         }
         for extra, file in extras.items():
             lines = (ROOT / file).read_text().splitlines()

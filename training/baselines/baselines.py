@@ -125,7 +125,7 @@ def language_of(
     """
     if not population.is_synthetic:
         return None
-    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
+    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard", population)
     return synthetic_sentences.SyntheticLanguage.english(
         language, population.seed, tokenizer
     )

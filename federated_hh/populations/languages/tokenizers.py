@@ -1,10 +1,13 @@
 """Tokenizers that cut text into words: named ones, and the type of custom ones."""
 
 import dataclasses
+import itertools
 import string
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
+
+from federated_hh.populations.languages import words as words_lib
 
 # Zhu et al. 2020, Section 5, with the underscore that the paper's published
 # preprocessing keeps and its text does not mention: user names have it.
@@ -22,15 +25,16 @@ class TokenRule:
     Attributes:
         normalize: Given a text, returns the text to cut at white space. The result may
             not depend on text before or after it beyond white space.
-        word: Given a text between white space, returns the word in it, or None.
+        words: Given a text between white space, returns the words in it.
     """
 
     normalize: Callable[[str], str]
-    word: Callable[[str], str | None]
+    words: Callable[[str], Sequence[str]]
 
     def split(self, text: str) -> list[str]:
         """Returns the words of a text."""
-        return [word for word in map(self.word, self.normalize(text).split()) if word]
+        tokens = self.normalize(text).split()
+        return list(itertools.chain.from_iterable(map(self.words, tokens)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,12 +49,16 @@ class Tokenizer:
             refuses) such words.
         alphabet: The characters that words may have.
         rule: The same as a rule on tokens, which is faster; None for none.
+        entry_rule: The rule for entries of word lists, if it is another.
+        needs_blanks: Whether text without blanks between words is refused.
     """
 
     name: str
     split: Callable[[str], list[str]]
     alphabet: str
     rule: TokenRule | None = None
+    entry_rule: TokenRule | None = None
+    needs_blanks: bool = False
 
     def __post_init__(self):
         if not self.name:
@@ -63,6 +71,13 @@ class Tokenizer:
         """Returns the tokenizer that a rule makes."""
         return cls(name, rule.split, alphabet, rule)
 
+    @property
+    def of_entries(self) -> "Tokenizer":
+        """The tokenizer of entries of word lists."""
+        if self.entry_rule is None:
+            return self
+        return Tokenizer.of_rule(self.name, self.entry_rule, self.alphabet)
+
     def words(self, text: str) -> list[str]:
         """Returns the words of a text that have no character outside the alphabet."""
         characters = set(self.alphabet)
@@ -73,76 +88,81 @@ class Tokenizer:
 DEFAULT = "words"
 
 
-def _triehh_word(token: str) -> str | None:
-    """Returns the word in a lower-cased token, or None if it is not one."""
-    word = token.strip(",.;?!")
-    return None if len(word) < 3 or word.startswith(("http", "www")) else word
+def _triehh_words(token: str) -> tuple[str, ...]:
+    """Returns the word in a lower-cased token, if it is one."""
+    word = unicodedata.normalize("NFC", token).strip(",.;?!")
+    return () if len(word) < 3 or word.startswith(("http", "www")) else (word,)
 
 
-# Typographic marks as a typewriter has them; dashes and ellipses part words.
-_TYPEWRITER = {
-    "\u2018": "'",
-    "\u2019": "'",
-    "\u2010": "-",
-    "\u2011": "-",
-    "\u2013": " ",
-    "\u2014": " ",
-    "\u2026": " ",
-}
+def _printed(token: str) -> tuple[str, ...]:
+    return (unicodedata.normalize("NFC", token),)
 
 
-def _typewritten(text: str) -> str:
-    """Returns a text in lower case, with white space where dashes part words."""
-    text = text.lower()
-    if not text.isascii():
-        for mark, typed in _TYPEWRITER.items():
-            text = text.replace(mark, typed)
-    return text.replace("--", " ").replace("...", " ")
+def _of_words(options: words_lib.WordOptions) -> Tokenizer:
+    """Returns the tokenizer "words"."""
+    normalize: Callable[[str], str] = str
+    if options.case == "lower":
+        normalize = str.lower
+    cut = words_lib.cut(options)
+
+    def entry(token: str) -> tuple[str, ...]:
+        # An entry such as u.s is one word, or none of the alphabet: it is not parted.
+        return _stripped(words_lib.spelled(token)) or cut(token)
+
+    alphabet = WORDS_ALPHABET
+    if options.case == "keep":
+        alphabet = string.ascii_uppercase + alphabet
+    for option, characters in (
+        ("digits", string.digits), ("apostrophes", "'"), ("hyphens", "-"),
+    ):  # fmt: skip
+        if getattr(options, option) != "keep":
+            alphabet = "".join(c for c in alphabet if c not in characters)
+    return dataclasses.replace(
+        Tokenizer.of_rule("words", TokenRule(normalize, cut), alphabet),
+        entry_rule=TokenRule(normalize, entry),
+        needs_blanks=options.segmenter == "none",
+    )
 
 
-def _word(token: str) -> str | None:
-    """Returns the word in a lower-cased token, or None if it is not one."""
-    if token.isalnum():
-        return token
+def _stripped(token: str) -> tuple[str, ...]:
+    """Returns a token without what is no letter, digit or mark at its ends."""
     first, last = 0, len(token)
     while first < last and not _is_of_word(token[first]):
         first += 1
     while first < last and not _is_of_word(token[last - 1]):
         last -= 1
     word = token[first:last]
-    return None if word.startswith(("http:", "https:", "www.")) else word
+    is_link = word.startswith(("http:", "https:", "www."))
+    return () if is_link or not word else (word,)
 
 
 def _is_of_word(character: str) -> bool:
-    """Returns whether it is a letter, a digit or a mark on one, of any script."""
     return character.isalnum() or unicodedata.category(character)[0] == "M"
 
 
 _TOKENIZERS = {
-    tokenizer.name: tokenizer
-    for tokenizer in (
-        Tokenizer.of_rule("words", TokenRule(_typewritten, _word), WORDS_ALPHABET),
-        Tokenizer.of_rule(
-            "triehh", TokenRule(str.lower, _triehh_word), TRIEHH_ALPHABET
-        ),
-        Tokenizer.of_rule("whitespace", TokenRule(str, str), _PRINTABLE),
-    )
+    "words": _of_words(words_lib.DEFAULT),
+    "triehh": Tokenizer.of_rule(
+        "triehh", TokenRule(str.lower, _triehh_words), TRIEHH_ALPHABET
+    ),
+    "whitespace": Tokenizer.of_rule("whitespace", TokenRule(str, _printed), _PRINTABLE),
 }
 
 TOKENIZER_NAMES = tuple(_TOKENIZERS)
 
 
-def get_tokenizer(name: str) -> Tokenizer:
+def get_tokenizer(
+    name: str, options: words_lib.WordOptions = words_lib.DEFAULT
+) -> Tokenizer:
     """Returns a tokenizer by its name.
 
     Args:
-        name: "words": lower case, brackets, quotes and all other punctuation stripped
-            from both ends, no links, letters, digits and `'-` only; dashes and ellipses
-            part words.
-            "triehh": the words of Zhu et al. 2020, Section 5: lower case, `,.;?!`
-            stripped from both ends, at least three characters, no links, letters and
-            `_@#-;()*:.'/` only. "whitespace": whatever stands between white space,
-            printable ASCII only.
+        name: "words": the words of `languages.words`, in lower case by default; ASCII
+            letters, digits and `'-` only. "triehh": the words of Zhu et al. 2020,
+            Section 5: lower case, `,.;?!` stripped from both ends, at least three
+            characters, no links, letters and `_@#-;()*:.'/` only. "whitespace":
+            whatever stands between white space, printable ASCII only.
+        options: Options of words, for "words".
 
     Raises:
         ValueError: If there is no such tokenizer.
@@ -151,4 +171,6 @@ def get_tokenizer(name: str) -> Tokenizer:
         raise ValueError(
             f"tokenizer is {name!r}; it has to be one of {', '.join(TOKENIZER_NAMES)}."
         )
+    if name == "words" and options.changed():
+        return _of_words(options.word_options)
     return _TOKENIZERS[name]

@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from federated_hh.options.fields import OptionError, check, option
-from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.languages import tokenizers, words
 from federated_hh.populations.options import file_options
 
 SYNTHETIC = "synthetic"
@@ -58,7 +58,7 @@ _language_option = functools.partial(option, group="A synthetic population")
 
 
 @dataclasses.dataclass(frozen=True)
-class PopulationOptions(file_options.FileOptions):
+class PopulationOptions(file_options.FileOptions, words.WordOptions):
     """Options of a population; `program_flags` of the command line has the flags."""
 
     source: str = option(
@@ -71,11 +71,11 @@ class PopulationOptions(file_options.FileOptions):
     )
     tokenizer: str = _words_option(
         tokenizers.DEFAULT,
-        "Rule that cuts text into words. 'words': lower case, brackets, quotes and "
-        "all other punctuation stripped from both ends, no links, letters, digits and "
-        "'- only. 'triehh' (Zhu et al. 2020, Section 5): lower case, ',.;?!' stripped "
-        "from both ends, at least 3 characters, no links, letters and _@#-;()*:.'/ "
-        "only. 'whitespace': printable ASCII between white space.",
+        "Rule that cuts text into words. 'words': words by Unicode's rules, as the "
+        "options of words have them; ASCII letters, digits and '- only, unless "
+        "--alphabet has others. 'triehh' (Zhu et al. 2020, Section 5): lower case, "
+        "',.;?!' stripped from both ends, at least 3 characters, no links, letters and "
+        "_@#-;()*:.'/ only. 'whitespace': printable ASCII between white space.",
         choices=tokenizers.TOKENIZER_NAMES,
     )
     alphabet: str | None = _words_option(
@@ -94,7 +94,7 @@ class PopulationOptions(file_options.FileOptions):
     known_words: str | None = _words_option(
         None,
         "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
-        "out, compared in lower case: what remains is out of vocabulary. Such as "
+        "out, whatever their case: what remains is out of vocabulary. Such as "
         "/usr/share/dict/american-english of Debian's package wamerican; "
         "docs/guide/your_data.md has further sources.",
     )
@@ -217,6 +217,7 @@ class PopulationOptions(file_options.FileOptions):
         self._check_words_law()
         self._check_source()
         self._check_columns()
+        self._check_words()
 
     @property
     def is_synthetic(self) -> bool:
@@ -226,7 +227,12 @@ class PopulationOptions(file_options.FileOptions):
     @property
     def characters(self) -> str:
         """The characters that words may have: the alphabet's, or the tokenizer's."""
-        return self.alphabet or tokenizers.get_tokenizer(self.tokenizer).alphabet
+        return self.alphabet or self.word_tokenizer.alphabet
+
+    @property
+    def word_tokenizer(self) -> tokenizers.Tokenizer:
+        """The tokenizer that the options name, with the options of words."""
+        return tokenizers.get_tokenizer(self.tokenizer, self)
 
     @classmethod
     def names(cls, contents: str) -> list[str]:
@@ -249,14 +255,22 @@ class PopulationOptions(file_options.FileOptions):
         """
         kind = "synthetic" if self.is_synthetic else "file"
         names = self.names(contents)
-        return {
+        chosen = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
             if field.name in names
             and field.name != "source"
             and field.metadata.get("source", kind) == kind
             and not (field.name == "delimiter" and self.delimiter is None)
+            and field.name not in words.OPTION_NAMES
         }
+        # What later versions added is left out where it changes nothing.
+        if not self.is_synthetic or (contents == "words" and self._reads_words()):
+            chosen["text"] = words.VERSION
+        return chosen | self.changed()
+
+    def _reads_words(self) -> bool:
+        return bool(self.known_words or self.only_words or self.common_words)
 
     def _check_words_law(self) -> None:
         mean, sigma = self.mean_words_per_client, self.words_per_client_sigma

@@ -12,6 +12,7 @@ from federated_hh.populations.readers import (
     fields,
     grouping,
     opening,
+    unspaced_text,
     word_codes,
     word_table,
 )
@@ -53,6 +54,8 @@ class PopulationBuilder:
         self._writer = writer
         self._table = table
         self._codes = word_codes.WordCodes(table, tokenizer)
+        needs_blanks = tokenizer is not None and tokenizer.needs_blanks
+        self._unspaced = unspaced_text.UnspacedText(needs_blanks)
         self._grouper = grouping.Grouper(writer.directory, entries_in_memory)
         self._clients = Clients()
         self._num_rows = 0
@@ -82,6 +85,7 @@ class PopulationBuilder:
         size = len(rows)
         users = map(self._clients.__getitem__, rows.users)
         clients = np.fromiter(users, np.int32, size)
+        self._unspaced.add(rows.contents)
         codes, lengths = self._codes.of(rows.contents, rows.place)
         counts = rows.counts
         if counts is not None:
@@ -110,9 +114,10 @@ class PopulationBuilder:
             "client_ids" for the writer, and facts about the data.
 
         Raises:
-            PopulationError: If words were refused, no client has a word, or a
-                client has a word more than 2**31-1 times.
+            PopulationError: If words or the text's script were refused, no client has
+                a word, or a client has a word more than 2**31-1 times.
         """
+        self._unspaced.check()
         self._table.check_refused()
         self._check_memory()
         names = list(self._clients)

@@ -67,9 +67,9 @@ def from_client_data(
         directory: Directory to create; it must not exist.
         text_feature: The feature to read if elements are mappings.
         tokenizer: Cuts text into words; a name or a tokenizer.
-        options: Filters of words: `alphabet`, `out_of_alphabet`, `known_words`,
-            `only_words` and `empty_clients` are used, the rest is not. None for the
-            defaults.
+        options: Options and filters of words: those of `WordOptions`, `alphabet`,
+            `out_of_alphabet`, `known_words`, `only_words` and `empty_clients` are used,
+            the rest is not. None for the defaults.
 
     Returns:
         The population, its clients in the order of `client_data.client_ids`.
@@ -81,7 +81,7 @@ def from_client_data(
     """
     options = options or population_options.PopulationOptions()
     if isinstance(tokenizer, str):
-        tokenizer = tokenizers.get_tokenizer(tokenizer)
+        tokenizer = tokenizers.get_tokenizer(tokenizer, options)
     table = word_table.WordTable(
         alphabet=options.alphabet or tokenizer.alphabet,
         known_words=word_table.read_dictionary(options.known_words),

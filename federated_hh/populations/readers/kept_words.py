@@ -11,16 +11,16 @@ import numpy as np
 
 from federated_hh.files import verified_files
 from federated_hh.populations.columns import derived_columns
-from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.languages import tokenizers, words
 from federated_hh.populations.readers import word_codes, word_table
 
 _FOLDER = "word-lists"
 # A change of the computation needs a new version.
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 # The population options that decide which words are kept.
 _DECIDING = (
     *("tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words"),
-    *("common_words", "common_law"),
+    *("common_words", "common_law", "text", *words.OPTION_NAMES),
 )
 _COLUMNS: dict[str, np.dtype] = {
     "codes": np.dtype("<i4"),
@@ -69,7 +69,7 @@ class KeptWords:
             PopulationError: If no word of the list is kept, or a word is refused.
         """
         size = len(listed)
-        codes, lengths = word_codes.WordCodes(table, tokenizer).of(
+        codes, lengths = word_codes.WordCodes(table, tokenizer.of_entries).of(
             list(listed), lambda rank: f"entry {rank + 1:,} of the word list"
         )
         table.check_refused()
@@ -120,7 +120,11 @@ class KeptWords:
         deciding = {
             "format_version": [_FORMAT_VERSION, identity["format_version"]],
             "source": identity["source"],
-            "options": {name: identity["options"].get(name) for name in _DECIDING},
+            "options": {
+                name: value
+                for name, value in identity["options"].items()
+                if name in _DECIDING
+            },
         }
         canonical = json.dumps(deciding, sort_keys=True)
         key = hashlib.sha256(canonical.encode()).hexdigest()

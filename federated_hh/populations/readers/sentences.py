@@ -14,7 +14,14 @@ from federated_hh.files import atomic_files, memory, progress, verified_files
 from federated_hh.populations.columns import client_text, raw_columns
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
-from federated_hh.populations.readers import bad_rows, building, fields, files, grouping
+from federated_hh.populations.readers import (
+    bad_rows,
+    building,
+    fields,
+    files,
+    grouping,
+    unspaced_text,
+)
 from federated_hh.populations.readers import client_data as reader
 
 if TYPE_CHECKING:
@@ -192,10 +199,13 @@ def build_from_files(
         PopulationError: If the files cannot be made into a population.
     """
     batches, bad = open_files(options)
+    unspaced = unspaced_text.UnspacedText(tokenizer.needs_blanks)
     with contextlib.closing(SentenceBuilder(directory, encode)) as builder:
         for rows in batches:
+            unspaced.add(rows.contents)
             builder.add(rows.users, map(tokenizer.split, rows.contents))
         try:
+            unspaced.check()
             report = dict(metadata, bad_rows=bad.report())
             builder.finish(report, options.empty_clients)
         except verified_files.PopulationError as error:
@@ -230,6 +240,7 @@ def from_client_data(
         FileExistsError: If `directory` exists.
     """
     client_ids = client_data.client_ids
+    unspaced = unspaced_text.UnspacedText(tokenizer.needs_blanks)
     bar = progress.Progress("Reading client data", len(client_ids), "clients")
     with (
         client_text.new_text(directory) as partial,
@@ -241,8 +252,10 @@ def from_client_data(
             dataset = client_data.create_tf_dataset_for_client(client_id)
             for element in dataset.as_numpy_iterator():
                 for text in reader.texts(element, text_feature, client_id):
+                    unspaced.add([text])
                     builder.add([client_id], [tokenizer.split(text)])
             bar.set(number)
+        unspaced.check()
         source = {"kind": "client_data", "tokenizer": tokenizer.name}
         builder.finish({"source": source}, "keep")
     return client_text.ClientText.open(directory)

@@ -9,10 +9,12 @@ import pyarrow as pa
 
 from federated_hh.files import verified_files
 from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.languages import words as words_lib
 from federated_hh.populations.readers import opening, word_table
 
-# Codes that are not words: a token without a word, and the end of a text.
-_NO_WORD, _END = -100, -101
+# Codes that are not words: a token without a word, and the end of a text. Those from
+# the last one down stand for several words.
+_NO_WORD, _END, _SEVERAL = -100, -101, -102
 _END_TOKEN = "\0"
 # Between texts. White space on both sides keeps them apart.
 _BETWEEN = f" {_END_TOKEN} "
@@ -80,7 +82,8 @@ class WordCodes:
         self._split = tokenizer.split if tokenizer else None
         self._rule = tokenizer.rule if tokenizer else None
         if self._rule is not None:
-            self._codes = _Codes(functools.partial(_code_of, self._rule, table))
+            self._codes = _Codes(functools.partial(self._code_of, self._rule))
+        self._several: list[list[int]] = []
 
     def of(
         self, texts: Sequence[str], place: Callable[[int], str]
@@ -117,22 +120,59 @@ class WordCodes:
         place: Callable[[int], str],
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the codes of texts separated by `_END_TOKEN`."""
+        if len(self._several) >= _MAX_REMEMBERED:
+            self._several.clear()
+            self._codes.clear()
         tokens = _tokens(rule.normalize(joined))
         codes = self._codes.of(tokens)
-        is_word = codes > _NO_WORD
-        text_of = np.cumsum(codes == _END)[is_word]
+        texts = np.cumsum(codes == _END)
         if self._table.refuses:
-            for at in np.flatnonzero(codes == word_table.OUT_OF_ALPHABET).tolist():
-                text = int((codes[:at] == _END).sum())
-                word = rule.word(tokens[at].as_py().rstrip())
-                self._table.refuse(str(word), place(text))
-        return codes[is_word], np.bincount(text_of, minlength=num_texts)
+            seen = (codes == word_table.OUT_OF_ALPHABET) | (codes <= _SEVERAL)
+            for at in np.flatnonzero(seen).tolist():
+                self._refuse(rule, tokens[at], int(codes[at]), place, int(texts[at]))
+        if (are_several := codes <= _SEVERAL).any():
+            lists = [self._several[_SEVERAL - c] for c in codes[are_several].tolist()]
+            lengths = np.ones(len(codes), np.int64)
+            lengths[are_several] = list(map(len, lists))
+            codes, texts, are_several = (
+                np.repeat(each, lengths) for each in (codes, texts, are_several)
+            )
+            codes[are_several] = list(itertools.chain.from_iterable(lists))
+        is_word = codes > _NO_WORD
+        return codes[is_word], np.bincount(texts[is_word], minlength=num_texts)
+
+    def _code_of(self, rule: tokenizers.TokenRule, token: str) -> int:
+        """Returns the code of a token."""
+        if token == _END_TOKEN:
+            return _END
+        codes = [self._table.code(word) for word in rule.words(token)]
+        if len(codes) < 2:
+            return codes[0] if codes else _NO_WORD
+        self._several.append(codes)
+        return _SEVERAL - len(self._several) + 1
+
+    def _refuse(
+        self,
+        rule: tokenizers.TokenRule,
+        token: pa.LargeStringScalar,
+        code: int,
+        place: Callable[[int], str],
+        text: int,
+    ) -> None:
+        """Records the words of a token that are outside the alphabet."""
+        codes = self._several[_SEVERAL - code] if code <= _SEVERAL else [code]
+        if word_table.OUT_OF_ALPHABET in codes:
+            words = rule.words(token.as_py().rstrip())
+            for word, each in zip(words, codes, strict=True):
+                if each == word_table.OUT_OF_ALPHABET:
+                    self._table.refuse(word, place(text))
 
     def _of_each(
         self, texts: Sequence[str], place: Callable[[int], str]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the codes of texts that are cut one by one."""
-        words, lengths = list(texts), np.ones(len(texts), np.int64)
+        words = [words_lib.in_normal_form(text) for text in texts]
+        lengths = np.ones(len(texts), np.int64)
         if self._split is not None:
             cut = list(map(self._split, texts))
             words = list(itertools.chain.from_iterable(cut))
@@ -149,16 +189,6 @@ class WordCodes:
                 text = int(np.searchsorted(ends, at, side="right"))
                 self._table.refuse(words[at], place(text))
         return codes, lengths
-
-
-def _code_of(
-    rule: tokenizers.TokenRule, table: word_table.WordTable, token: str
-) -> int:
-    """Returns the code of a token."""
-    if token == _END_TOKEN:
-        return _END
-    word = rule.word(token)
-    return table.code(word) if word else _NO_WORD
 
 
 def _text_of(strings: pa.LargeStringArray) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from federated_hh.files import verified_files
 from federated_hh.populations.columns import left_out
+from federated_hh.populations.languages import words as words_lib
 from federated_hh.populations.readers import opening
 
 # Codes of dropped words, instead of an id.
@@ -30,7 +31,7 @@ def read_dictionary(path: str | None) -> frozenset[str]:
         path: The file (.gz, .xz and .zst are decompressed), or None for no dictionary.
 
     Returns:
-        The words, lower-cased and without surrounding white space.
+        The words, as `languages.words.folded` has them, without white space around.
 
     Raises:
         PopulationError: If the file cannot be read as UTF-8 text.
@@ -46,7 +47,7 @@ def read_dictionary(path: str | None) -> frozenset[str]:
                     f"{path}:{number}: this line is not UTF-8; a dictionary has to be "
                     "UTF-8 text with one word per line."
                 )
-            words.add(line.strip().lower())
+            words.add(words_lib.folded(line.strip()))
     words.discard("")
     if not words:
         raise verified_files.PopulationError(f"{path}: the dictionary has no words.")
@@ -87,9 +88,9 @@ class WordTable:
 
         Args:
             alphabet: The characters that words may have.
-            known_words: Lower-cased words that are left out.
+            known_words: Words that are left out, from `read_dictionary`.
             refuse: Whether a word with another character is an error.
-            only_words: Lower-cased words that are kept alone; empty for all.
+            only_words: Words that are kept alone, likewise; empty for all.
         """
         self._given = alphabet
         self._alphabet = "".join(sorted(set(alphabet)))
@@ -196,9 +197,10 @@ class WordTable:
             # Not remembered: there can be very many, each seen once.
             self._missing.update(set(word) - self._characters)
             return OUT_OF_ALPHABET
-        if word.lower() in self._known_words:
+        folded = words_lib.folded(word)
+        if folded in self._known_words:
             code = KNOWN
-        elif self._only_words and word.lower() not in self._only_words:
+        elif self._only_words and folded not in self._only_words:
             code = NOT_LISTED
         else:
             code = self._num_words

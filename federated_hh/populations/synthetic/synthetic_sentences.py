@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from federated_hh.files import freed_memory, memory, progress, verified_files
 from federated_hh.populations.columns import client_text
-from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.languages import sentence_tokenizers, words
 from federated_hh.populations.options import population_options
 from federated_hh.populations.synthetic import alias_table, synthetic_english, word_list
 from federated_hh.randomness import streams
@@ -159,7 +159,8 @@ def _english_frequencies(
     return {
         word: frequency
         for word, frequency in word_list.english().items()
-        if tokenizer.split(word) == [[word]]
+        # Those with marks are of other languages.
+        if tokenizer.split(word) == [[word]] and not words.has_marks(word)
     }
 
 

@@ -5,6 +5,7 @@ The fields come from the dataclass itself: a new one without an entry here fails
 
 import dataclasses
 import pathlib
+from unittest import mock
 
 from absl.testing import absltest, parameterized
 
@@ -49,6 +50,12 @@ _OTHER = {
     "trending_words": 7,
     "trending_exponent": 1.5,
     "seed": 1,
+    "case": "keep",
+    "hyphens": "part",
+    "apostrophes": "part",
+    "digits": "drop",
+    "signs": "keep",
+    "segmenter": "icu",
 }
 _FILE_ONLY = {
     "format", "encoding", "user_column", "text_column", "word_column", "count_column",
@@ -73,6 +80,9 @@ _FIELDS = [field.name for field in dataclasses.fields(population.PopulationOptio
 class CacheKeyTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
+        # ICU need not be installed to be asked for.
+        for name in ("util.find_spec", "metadata.version"):
+            self.enter_context(mock.patch(f"importlib.{name}", return_value="1"))
         parent = pathlib.Path(self.create_tempdir().full_path)
         self.cache = parent / "cache"
         rows = "user,text,n,writer,body\nann,the sun,1,bob,a moon\ncid,,1,,\n"

@@ -22,6 +22,8 @@ _POSTS = [
 _DICTIONARY = _SHARED / "word-lists/american-english-huge.txt.xz"
 _USERS_PER_SHARD = 120
 _MARKS = "urlLink|&[a-z]+;?|nbsp"
+_NOT_TYPED = r"(?<![^\W_])(?:https?:|www\.|@|[a-z]+://)\S*|[^\s@]+@[^\s@.]+\.\S*"
+_WORD = r"[^\W_]+(?:(?:['-]|(?<=\d)[.,](?=\d))[^\W_]+)*"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz'"
 
 
@@ -43,10 +45,9 @@ def pairs_by_pandas(posts):
     frame = pd.DataFrame(posts)
     text = frame["text"].str.replace(_MARKS, " ", regex=True).str.lower()
     text = text.str.replace("[\u2018\u2019]", "'", regex=True)
-    text = text.str.replace(r"--|\.\.\.|[\u2013\u2014\u2026]", " ", regex=True)
-    words = frame.assign(word=text.str.split())[["user", "word"]].explode("word")
+    text = text.str.replace(_NOT_TYPED, " ", regex=True)
+    words = frame.assign(word=text.str.findall(_WORD))[["user", "word"]].explode("word")
     words = words.dropna()
-    words["word"] = words["word"].str.replace(r"^[\W_]+|[\W_]+$", "", regex=True)
     kept = words["word"].str.fullmatch(f"[{_LETTERS}]+")
     known = word_table.read_dictionary(str(_DICTIONARY))
     words = words[kept & ~words["word"].isin(known)]
