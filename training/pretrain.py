@@ -64,7 +64,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
         path = directory.path / "model"
         length = options.max_words + 1
         weights = outcome.states[0].model
-        exported_model.export(prepared.network, weights, vocabulary, length, path)
+        exported_model.export(
+            prepared.network, weights, vocabulary, length, path, population
+        )
         record = prepared.record(population.source)
         prepared.write_text(record, weights, path)
         return pretraining_report.write(

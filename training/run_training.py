@@ -199,6 +199,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             vocabulary,
             prepared.limits.max_words + 1,
             directory.path / "model",
+            _PROGRAM.population.read(),
         )
         if first_text.record is not None:
             weights = initial_model.fingerprint(outcome.states[0].model)

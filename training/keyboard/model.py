@@ -11,6 +11,7 @@ import tensorflow as tf
 from federated_hh.options import checks
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.languages import words as words_lib
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
@@ -34,11 +35,13 @@ class KeyboardModel:
         logits_at: Given tokens, int32 [batch, length], padded behind, and places, int32
             [places, 2], rows and columns: the logits of the tokens that follow there,
             float32 [places, num_tokens].
+        words: Options of the words that it was trained with.
     """
 
     vocabulary: vocabulary_lib.Vocabulary
     length: int
     logits_at: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+    words: words_lib.WordOptions = words_lib.DEFAULT
 
     def suggest(self, text: str, num_words: int = 3) -> list[tuple[str, float]]:
         """Returns the likeliest next words of a text.
@@ -51,7 +54,7 @@ class KeyboardModel:
             Words with their probability among all tokens, the likeliest first.
         """
         checks.integer(least=1, num_words=num_words)
-        split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
+        split = sentence_tokenizers.get_sentence_tokenizer("keyboard", self.words).split
         # A word after the text shows whether its last sentence is unfinished.
         *_, last = split(f"{text} x")
         tokens = [vocabulary_lib.BOS, *self.vocabulary.encode(last[:-1])]
@@ -74,6 +77,7 @@ def of_weights(
     weights: Mapping[str, np.ndarray],
     vocabulary: vocabulary_lib.Vocabulary,
     length: int,
+    words: words_lib.WordOptions = words_lib.DEFAULT,
 ) -> KeyboardModel:
     """Returns a model with weights.
 
@@ -82,13 +86,14 @@ def of_weights(
         weights: Its weights.
         vocabulary: Its vocabulary.
         length: Tokens of an input, at least 1.
+        words: Options of the words that it was trained with.
     """
     values = [tf.constant(weight) for weight in weights.values()]
 
     def logits_at(tokens: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
         return tf.gather_nd(model.logits(values, tokens), places)
 
-    return KeyboardModel(vocabulary, length, logits_at)
+    return KeyboardModel(vocabulary, length, logits_at, words)
 
 
 def read(path: str | os.PathLike[str]) -> KeyboardModel:
@@ -134,7 +139,8 @@ def _read_exported(path: pathlib.Path) -> KeyboardModel:
         found = loaded.signatures["serving_default"](tokens=tokens)
         return tf.gather_nd(found["logits"], places)
 
-    return KeyboardModel(vocabulary, tokens.shape[1], logits_at)
+    words = exported_model.word_options(loaded)
+    return KeyboardModel(vocabulary, tokens.shape[1], logits_at, words)
 
 
 def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
@@ -154,7 +160,8 @@ def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
         )
     exported_model.check_finite(path, last.weights)
     model = _cifg_of(path, last.weights)
-    return of_weights(model, last.weights, vocabulary, int(flags["max_words"]) + 1)
+    length, words = int(flags["max_words"]) + 1, words_lib.WordOptions.of(flags)
+    return of_weights(model, last.weights, vocabulary, length, words)
 
 
 def _cifg_of(

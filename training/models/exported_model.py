@@ -1,6 +1,7 @@
 """A trained model as a SavedModel with its vocabulary."""
 
 import collections
+import json
 import os
 import pathlib
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.populations.languages import words as words_lib
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 from training.models import model as model_lib
@@ -18,7 +20,7 @@ from training.models import model_vocabularies
 class _Module(tf.Module):
     """An exported model: its weights, and the function from tokens to logits.
 
-    And which vocabulary gives tokens their meaning.
+    And which vocabulary gives tokens their meaning, and changed options of words.
     """
 
     def __init__(
@@ -27,9 +29,12 @@ class _Module(tf.Module):
         weights: Mapping[str, np.ndarray],
         vocabulary: str,
         sequence_length: int,
+        words: Mapping[str, str],
     ):
         super().__init__()
         self.vocabulary = tf.Variable(vocabulary, trainable=False)
+        if words:
+            self.words = tf.Variable(json.dumps(words), trainable=False)
         self.weights = [tf.Variable(w, name=name) for name, w in weights.items()]
         signature = tf.TensorSpec([None, sequence_length], tf.int32, name="tokens")
 
@@ -48,6 +53,7 @@ def export(
     vocabulary: vocabulary_lib.Vocabulary,
     sequence_length: int,
     path: str | os.PathLike[str],
+    words: words_lib.WordOptions = words_lib.DEFAULT,
 ) -> None:
     """Writes a SavedModel and its vocabulary.
 
@@ -57,6 +63,7 @@ def export(
         vocabulary: The vocabulary that it was trained with.
         sequence_length: Tokens of an input, at least 1: the most that are looked at.
         path: A directory that does not exist, or is overwritten.
+        words: Options of the words that it was trained with.
 
     Raises:
         ValueError: If the vocabulary is not of the model's size.
@@ -66,7 +73,8 @@ def export(
             f"vocabulary has {vocabulary.num_tokens} tokens; the model has "
             f"{model.num_tokens}."
         )
-    module = _Module(model, weights, vocabulary.fingerprint, sequence_length)
+    changed = {name: getattr(words, name) for name in words.changed()}
+    module = _Module(model, weights, vocabulary.fingerprint, sequence_length, changed)
     tf.saved_model.save(
         module, str(path), signatures={"serving_default": module.logits}
     )
@@ -130,6 +138,17 @@ def read(
         f"{vocabulary_path} does not match the model next to it, which is {what}, so "
         "its tokens would mean other words. Restore the original file."
     )
+
+
+def word_options(loaded: tf.Module) -> words_lib.WordOptions:
+    """Returns the options of the words that an exported model was trained with.
+
+    Raises:
+        ValueError: If this program has no such options, or lacks a package for them.
+    """
+    if not hasattr(loaded, "words"):
+        return words_lib.DEFAULT
+    return words_lib.WordOptions.of(json.loads(loaded.words.numpy()))
 
 
 def _vocabulary_of(path: pathlib.Path, loaded: tf.Module) -> str | None:

@@ -13,11 +13,11 @@ import dataclasses
 import functools
 import importlib.util
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import regex
 
-from federated_hh.options.fields import OptionError, option
+from federated_hh.options.fields import OptionError, check, option
 
 # Part of what identifies data cut from files: another cut needs a new version.
 VERSION = 1
@@ -65,6 +65,19 @@ class WordOptions:
         choices=("none", "icu"),
     )
 
+    def __post_init__(self):
+        check(self)
+        self._check_words()
+
+    @classmethod
+    def of(cls, values: Mapping[str, str]) -> "WordOptions":
+        """Returns the options that a record has; others are left out.
+
+        Args:
+            values: Options, such as a run's flags, by name.
+        """
+        return WordOptions(**{n: values[n] for n in OPTION_NAMES if n in values})
+
     def _check_words(self) -> None:
         if self.segmenter == "icu" and importlib.util.find_spec("icu4py") is None:
             raise OptionError(
@@ -76,7 +89,7 @@ class WordOptions:
     @property
     def word_options(self) -> "WordOptions":
         """These options alone, of any subclass."""
-        return WordOptions(**{name: getattr(self, name) for name in OPTION_NAMES})
+        return WordOptions.of(vars(self))
 
     def changed(self) -> dict[str, str]:
         """Returns the options that differ from their defaults; ICU with its version."""

@@ -9,6 +9,7 @@ import tensorflow as tf
 from absl.testing import absltest
 
 from federated_hh.populations import vocabulary
+from federated_hh.populations.languages import words
 from federated_hh.randomness import noise_keys
 from federated_hh.rounds import checkpoints
 from federated_hh.run_directory import directory as run_directory
@@ -58,6 +59,20 @@ class KeyboardModelTest(absltest.TestCase):
                 )
                 directory.save_checkpoint({"state": saved, "finished": []})
         return path
+
+    def test_words_are_cut_as_in_training(self):
+        options = words.WordOptions(hyphens="part")
+        exported_model.export(
+            self.model, self.weights, self.words, _LENGTH, self.path / "m", options
+        )
+        unfinished = self._run("--hyphens=part", weights=self.weights)
+        for path in (self.path / "m", unfinished):
+            parted = keyboard_model.read(path)
+            self.assertEqual(parted.words, options)
+            self.assertEqual(parted.suggest("see-you"), parted.suggest("see you"))
+        self._export(self.path / "n")
+        whole = keyboard_model.read(self.path / "n")
+        self.assertEqual(whole.suggest("see-you"), whole.suggest("xyz"))
 
     def _probabilities(self, tokens):
         logits = self.model.logits(list(self.weights.values()), tf.constant([tokens]))
