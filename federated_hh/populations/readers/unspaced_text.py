@@ -3,9 +3,12 @@
 from collections.abc import Iterable
 
 import numpy as np
+from absl import logging
 
 from federated_hh.files import verified_files
 from federated_hh.populations.languages import words
+
+_MOST, _WORTH_A_LINE = 0.5, 0.01
 
 
 class UnspacedText:
@@ -34,15 +37,18 @@ class UnspacedText:
             self._unspaced += len(words.UNSPACED.findall(text))
 
     def check(self) -> None:
-        """Refuses text that is mostly in scripts without blanks.
+        """Warns of text in scripts without blanks, and refuses it if it prevails.
 
         Raises:
-            PopulationError: If more than half of the characters are.
+            PopulationError: If more than half of the characters are in such scripts.
         """
-        if self._unspaced * 2 > self._characters:
-            share = self._unspaced / self._characters
-            raise verified_files.PopulationError(
-                f"{share:.0%} of the text is in scripts without blanks between words "
-                "(Chinese, Japanese, Thai, Lao, Khmer, Burmese), so whole sentences "
-                "would be words. Find the words with --segmenter=icu."
-            )
+        share = self._unspaced / max(1, self._characters)
+        told = (
+            f"{share:.1%} of the text is in scripts without blanks between words "
+            "(Chinese, Japanese, Thai, Lao, Khmer, Burmese), so whole sentences would "
+            "be words. Find the words with --segmenter=icu."
+        )
+        if share > _MOST:
+            raise verified_files.PopulationError(told)
+        if share >= _WORTH_A_LINE:
+            logging.warning("%s", told)

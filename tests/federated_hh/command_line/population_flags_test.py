@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from unittest import mock
 
 from absl import flags
 from absl.testing import absltest, flagsaver, parameterized
@@ -41,7 +42,8 @@ class PopulationFlagsTest(parameterized.TestCase):
         self.assertEqual(_run().stdout, f"{kept}\n")
 
     @flagsaver.flagsaver
-    def test_every_option_has_a_flag(self):
+    @mock.patch("importlib.util.find_spec")  # ICU need not be installed
+    def test_every_option_has_a_flag(self, _):
         values = {
             "population": "x.csv",
             "population_format": "tsv",
@@ -63,6 +65,12 @@ class PopulationFlagsTest(parameterized.TestCase):
             "only_words": "o.txt",
             "max_bad_rows": 3,
             "empty_clients": "keep",
+            "case": "keep",
+            "hyphens": "part",
+            "apostrophes": "part",
+            "digits": "drop",
+            "signs": "keep",
+            "segmenter": "icu",
             "num_clients": 17,
             "mean_words_per_client": 5.5,
             "words_per_client_sigma": 0.5,

@@ -215,7 +215,9 @@ class FilesTest(parameterized.TestCase):
                 sentence_tokenizers.get_sentence_tokenizer("keyboard"),
                 self.directory / "cache",
             )
-        self._prepared(f"{text} and a much longer English sentence beside it")
+        with self.assertLogs(level="WARNING") as logs:
+            self._prepared(f"{text} and a much longer English sentence beside it")
+        self.assertRegex(logs.output[0], wanted)
 
     def test_icu_is_named_where_it_is_missing(self):
         with (
