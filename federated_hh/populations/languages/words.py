@@ -116,9 +116,10 @@ _UNSEEN = regex.compile(
 _DOTTED_I = regex.compile("i\u0307+")
 # Up to white space, or the end of a sentence that no white space follows.
 _REST = "[^\\s。！？｡]*"
+# Each begins where it cannot have begun before, so that long tokens take no longer.
 _NOT_TYPED = regex.compile(
-    rf"(?<![\p{{L}}\p{{N}}])(?:[a-z][a-z0-9+.-]*://|https?:|www\.|@){_REST}"
-    rf"|[^\s@。！？｡]+@[^\s@.。！？｡]+\.{_REST}",
+    rf"(?<![\p{{L}}\p{{N}}])(?:[a-z][a-z0-9+.-]{{0,15}}://|https?:|www\.|@){_REST}"
+    rf"|(?<![^\s@。！？｡])[^\s@。！？｡]+@[^\s@.。！？｡]+\.{_REST}",
     regex.IGNORECASE,
 )
 _LETTER = r"[\p{L}\p{N}](?!\u20e3)"  # a digit on a key is a sign
