@@ -50,10 +50,25 @@ FORMATS = {
         Format("tsv", f"{_READERS}.delimited:read_tsv", (".tsv", ".tab")),
         Format("jsonl", f"{_READERS}.json_lines:read", (".jsonl", ".ndjson")),
         Format(
+            "json",
+            f"{_READERS}.json_documents:read",
+            (".json",),
+            about="is LEAF's (users, user_data), or an array of objects",
+        ),
+        Format(
             "parquet",
-            f"{_READERS}.parquet:read",
+            f"{_READERS}.arrow_tables:read_parquet",
             (".parquet",),
             uncompressed_why="Parquet compresses inside the file and",
+        ),
+        Format(
+            "arrow",
+            f"{_READERS}.arrow_tables:read_arrow",
+            (".arrow", ".feather"),
+            about="is an Arrow file, such as those in a folder of Hugging Face's "
+            "save_to_disk",
+            uncompressed_why="an Arrow file is read in place and",
+            has_splits=True,
         ),
         Format(
             "word_counts",
@@ -68,6 +83,13 @@ FORMATS = {
             about="is a database of TFF's SqlClientData",
             uncompressed_why="a database is read here and there, and",
             has_splits=True,
+        ),
+        Format(
+            "tff_hdf5",
+            f"{_READERS}.hdf5_client_data:read",
+            (".h5", ".hdf5"),
+            about="is a file of TFF's HDF5 data sets, such as its Shakespeare",
+            uncompressed_why="HDF5 is read here and there, and",
         ),
     )
 }
@@ -103,6 +125,11 @@ class FileOptions:
         f"Format of the file. 'auto' goes by its name. {HELP}.",
         choices=CHOICES,
         flag="population_format",
+    )
+    normalize_users: bool = _file_option(
+        False,
+        "Take users for one whose ids differ only by white space at the ends, by "
+        "invisible characters, Unicode's normal form or a trailing '.0'.",
     )
     encoding: str = _file_option(
         "utf-8",

@@ -56,6 +56,9 @@ _synthetic_words_option = functools.partial(
 )
 _language_option = functools.partial(option, group="A synthetic population")
 
+# Options that do not decide a population at their default.
+_LEFT_OUT_AS_DEFAULT = ("delimiter", "normalize_users")
+
 
 @dataclasses.dataclass(frozen=True)
 class PopulationOptions(file_options.FileOptions, words.WordOptions):
@@ -261,7 +264,10 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
             if field.name in names
             and field.name != "source"
             and field.metadata.get("source", kind) == kind
-            and not (field.name == "delimiter" and self.delimiter is None)
+            and not (
+                field.name in _LEFT_OUT_AS_DEFAULT
+                and getattr(self, field.name) == field.default
+            )
             and field.name not in words.OPTION_NAMES
         }
         # What later versions added is left out where it changes nothing.

@@ -1,9 +1,12 @@
 """Builds a population's columns from rows of any origin."""
 
+import functools
 import itertools
+import unicodedata
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from federated_hh.files import memory, verified_files
 from federated_hh.populations.columns import canonical_rows, column_writer
@@ -20,8 +23,46 @@ from federated_hh.populations.readers import (
 _WORDS_BETWEEN_MEMORY_CHECKS = 1 << 20
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def normal_user(user: str) -> str:
+    """Returns a user's id without what usually is no part of it.
+
+    Args:
+        user: The id; white space at its ends, invisible characters and a trailing ".0"
+            are taken away, and it is brought into Unicode's normal form C.
+    """
+    text = unicodedata.normalize("NFC", user)
+    text = "".join(c for c in text if unicodedata.category(c) != "Cf").strip()
+    whole = text.removesuffix(".0")
+    return whole if whole.isdecimal() else text
+
+
 class Clients(dict):
     """The number of each client, in order of first appearance."""
+
+    def warn_of_split_users(self) -> None:
+        """Logs a warning if ids differ only in what `normal_user` takes away."""
+        suspects: dict[str, list[str]] = {}  # by their normal ids
+        for user in self:
+            if not user.isascii() or user[-2:] == ".0" or user != user.strip():
+                normal = normal_user(user)
+                if normal != user:
+                    suspects.setdefault(normal, []).append(user)
+        groups = [
+            [*[normal] * (normal in self), *users]
+            for normal, users in suspects.items()
+            if len(users) + (normal in self) > 1
+        ]
+        if groups:
+            shown = "; ".join(" and ".join(map(ascii, users)) for users in groups[:3])
+            logging.warning(
+                "%s users have ids that differ only by blanks, invisible characters, "
+                "normal form or a trailing '.0', such as %s. Each id is a client, so a "
+                "client's guarantee holds for a part of such a user; --normalize_users "
+                "joins them.",
+                f"{len(groups):,}",
+                shown,
+            )
 
     def __missing__(self, user: str) -> int:
         if opening.has_undecodable(user):
@@ -121,6 +162,7 @@ class PopulationBuilder:
         self._table.check_refused()
         self._check_memory()
         names = list(self._clients)
+        self._clients.warn_of_split_users()
         if not self._table.num_words:
             dropped = ", ".join(f"{n} {why}" for why, n in self._table.dropped.items())
             told = (

@@ -46,6 +46,8 @@ def read_rows(
     wanted = fields.Fields.of(options, found)
     bad = bad_rows.BadRows(options.max_bad_rows, len(paths), options.encoding)
     rows = _rows(paths, found, options, wanted, bad)
+    if options.normalize_users:
+        rows = _with_normal_users(rows)
     if options.drop_pattern or options.drop_users:
         rows = _cleaned(rows, options, wanted.content_flag == "word_column")
     return rows, wanted, bad
@@ -65,6 +67,13 @@ def _rows(
         for rows in read(path, options, wanted, bad):
             yield dataclasses.replace(rows, file=path)
     bad.log_rest()
+
+
+def _with_normal_users(batches: Iterator[fields.Rows]) -> Iterator[fields.Rows]:
+    for rows in batches:
+        # An id of nothing but what is taken away stays: no row is without a user.
+        users = [building.normal_user(user) or user for user in rows.users]
+        yield dataclasses.replace(rows, users=users)
 
 
 def _cleaned(

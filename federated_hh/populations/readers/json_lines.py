@@ -8,6 +8,7 @@ from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import bad_rows, fields, opening
 
 _KEYS_SHOWN = 20
+_KINDS = {str: "a string", int: "an integer", list: "a list of tokens"}
 
 
 def _field(row: dict[str, Any], name: str, types: tuple[type, ...]) -> Any:
@@ -17,10 +18,52 @@ def _field(row: dict[str, Any], name: str, types: tuple[type, ...]) -> Any:
         keys = names.encode("utf-8", "backslashreplace").decode()
         raise ValueError(f"no field {name!r}; the fields are: {keys}")
     value = row[name]
+    if list in types and isinstance(value, list):
+        return joined(name, value)
     if not isinstance(value, types) or isinstance(value, bool):
-        expected = " or ".join({str: "a string", int: "an integer"}[t] for t in types)
+        expected = " or ".join(_KINDS[t] for t in types)
         raise ValueError(f"field {name!r} is {value!r:.40}; it has to be {expected}")
     return value
+
+
+def joined(name: str, tokens: list[Any]) -> str:
+    """Returns tokens, in lists of lists of any depth, as one text.
+
+    Raises:
+        ValueError: If one is no string.
+    """
+    texts: list[str] = []
+    waiting = [iter(tokens)]
+    while waiting:
+        for token in waiting[-1]:
+            if isinstance(token, list):
+                waiting.append(iter(token))
+                break
+            if not isinstance(token, str):
+                raise ValueError(
+                    f"field {name!r} has the token {token!r:.40}; each has to be a "
+                    "string"
+                )
+            texts.append(token)
+        else:
+            waiting.pop()
+    return " ".join(texts)
+
+
+def values_of(row: dict[str, Any], wanted: fields.Fields) -> list[Any]:
+    """Returns the values of the wanted fields of an object.
+
+    Raises:
+        ValueError: If one is not there, or of another type.
+    """
+    is_text = wanted.content_flag == "text_column"
+    values = [
+        str(_field(row, wanted.user, (str, int))),
+        _field(row, wanted.content, (str, list) if is_text else (str,)),
+    ]
+    if wanted.count is not None:
+        values.append(_field(row, wanted.count, (int, str)))
+    return values
 
 
 def _parse(line: str, wanted: fields.Fields) -> list[Any]:
@@ -35,13 +78,7 @@ def _parse(line: str, wanted: fields.Fields) -> list[Any]:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise ValueError(f"a JSON object was expected, not {type(row).__name__}")
-    values = [
-        str(_field(row, wanted.user, (str, int))),
-        _field(row, wanted.content, (str,)),
-    ]
-    if wanted.count is not None:
-        values.append(_field(row, wanted.count, (int, str)))
-    return values
+    return values_of(row, wanted)
 
 
 def read(

@@ -111,6 +111,7 @@ class SentenceBuilder:
         self._spill()
         self.close()
         names = list(self._clients)
+        self._clients.warn_of_split_users()
         if not self._lengths:
             raise verified_files.PopulationError(
                 f"the population is empty: no text of its {len(names)} clients has a "

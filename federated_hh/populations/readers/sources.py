@@ -1,6 +1,7 @@
 """The files of a population: paths, patterns and directories."""
 
 import glob
+import json
 import os
 from typing import Any
 
@@ -28,7 +29,7 @@ def files_of(options: population_options.PopulationOptions) -> list[str]:
     found: dict[str, str] = {}  # part of the source by file
     paths = []
     for part in _parts(options.source):
-        for path in _expand(part, options.format):
+        for path in _expand(part, options.format, options.split):
             real = os.path.realpath(path)
             if real in found:
                 raise verified_files.PopulationError(
@@ -94,10 +95,10 @@ def _parts(source: str) -> list[str]:
     return [part for part in parts if part] or [source]
 
 
-def _expand(part: str, wanted: str) -> list[str]:
+def _expand(part: str, wanted: str, split: str | None) -> list[str]:
     path = os.path.expanduser(part)
     if os.path.isdir(path):
-        return _of_directory(path, wanted)
+        return _of_hugging_face(path, split) or _of_directory(path, wanted)
     if os.path.lexists(path) or not glob.has_magic(path):
         return [path]  # whether it can be read is seen later
     found = sorted(
@@ -116,6 +117,51 @@ def _fixed_part(pattern: str) -> str:
     while glob.has_magic(pattern):
         pattern = os.path.dirname(pattern)
     return pattern or "."
+
+
+def _of_hugging_face(directory: str, split: str | None) -> list[str]:
+    """Returns the Arrow files of a folder of `save_to_disk`; none of another folder.
+
+    Args:
+        directory: Folder of a dataset, or of several with a split each.
+        split: The wanted one; None for all.
+
+    Raises:
+        PopulationError: If it has no such split, or names files that are not there.
+    """
+    listed = _read_json(os.path.join(directory, "dataset_dict.json"), "splits")
+    if listed is not None:
+        if split is not None and split not in listed:
+            raise verified_files.PopulationError(
+                f"--population_split={split}: {directory} has the splits "
+                f"{', '.join(map(str, listed))}; name one of them."
+            )
+        chosen = listed if split is None else [split]
+        parts = [os.path.join(directory, str(name)) for name in chosen]
+        return [path for part in parts for path in _of_hugging_face(part, split)]
+    listed = _read_json(os.path.join(directory, "state.json"), "_data_files")
+    paths = []
+    for file in listed or ():
+        name = file.get("filename") if isinstance(file, dict) else None
+        path = os.path.join(directory, os.path.basename(str(name)))
+        if not os.path.isfile(path):
+            raise verified_files.PopulationError(
+                f"{_FLAG}: {directory}/state.json names the file {name!r}, which is "
+                "not there; save the dataset again."
+            )
+        paths.append(path)
+    return paths
+
+
+def _read_json(path: str, key: str) -> list[Any] | None:
+    """Returns a list in a file of JSON; None if there is no such file or list."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return None
+    listed = found.get(key) if isinstance(found, dict) else None
+    return listed if isinstance(listed, list) else None
 
 
 def _of_directory(directory: str, wanted: str) -> list[str]:
@@ -162,7 +208,7 @@ def _format(path: str, wanted: str) -> str:
             known = ", ".join(file_options.BY_SUFFIX)
             raise verified_files.PopulationError(
                 f"{path}: the name does not show the format (known suffixes: {known}, "
-                "all but Parquet and SQLite also with "
+                "of text also with "
                 f"{', '.join(opening.COMPRESSIONS)}); give it with "
                 f"--population_format: {', '.join(file_options.FORMATS)}."
             )

@@ -56,6 +56,7 @@ class PopulationFlagsTest(parameterized.TestCase):
             "csv_header": "absent",
             "drop_pattern": "urlLink",
             "drop_users": "bot.*",
+            "normalize_users": True,
             "delimiter": ";",
             "population_split": "train",
             "tokenizer": "whitespace",

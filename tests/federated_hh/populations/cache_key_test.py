@@ -49,6 +49,7 @@ _OTHER = {
     "trending_share": 0.5,
     "trending_words": 7,
     "trending_exponent": 1.5,
+    "normalize_users": True,
     "seed": 1,
     "case": "keep",
     "hyphens": "part",
@@ -60,7 +61,7 @@ _OTHER = {
 _FILE_ONLY = {
     "format", "encoding", "user_column", "text_column", "word_column", "count_column",
     "csv_columns", "csv_header", "max_bad_rows", "drop_pattern", "drop_users",
-    "split", "delimiter",
+    "split", "delimiter", "normalize_users",
 }  # fmt: skip
 _SYNTHETIC_ONLY = {
     "num_clients", "mean_words_per_client", "words_per_client_sigma", "trending_share",

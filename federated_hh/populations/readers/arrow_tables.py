@@ -1,7 +1,9 @@
-"""Reads Parquet files, batch by batch."""
+"""Reads Parquet and Arrow files, such as Hugging Face's, batch by batch."""
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -21,21 +23,43 @@ def _check_type(path: str, flag: str, field: pa.Field) -> None:
     value_type = field.type
     if pa.types.is_dictionary(value_type):
         value_type = value_type.value_type
-    is_text = pa.types.is_string(value_type) or pa.types.is_large_string(value_type)
+    is_text = _is_text(value_type)
     is_integer = pa.types.is_integer(value_type)
-    allowed = {"user_column": is_text or is_integer, "count_column": is_integer}
+    allowed = {
+        "user_column": is_text or is_integer,
+        "count_column": is_integer,
+        "text_column": is_text or _is_list_of_text(value_type),
+    }
     if not allowed.get(flag, is_text):
-        expected = {"user_column": "text or integers", "count_column": "integers"}
+        expected = {
+            "user_column": "text or integers",
+            "count_column": "integers",
+            "text_column": "text, or lists of tokens",
+        }
         raise verified_files.PopulationError(
             f"{path}: column {field.name!r} (--{flag}) has type {field.type}, must "
             f"hold {expected.get(flag, 'text')}."
         )
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
+def _is_list_of_text(kind: pa.DataType) -> bool:
+    return _is_list(kind) and _is_text(kind.value_type)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind)
+
+
 def _values(column: pa.Array) -> list[Any]:
     """Returns a column's values; those that are not UTF-8 as exceptions."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if _is_list(column.type):
+        return [_joined(tokens) for tokens in column]
     try:
         if pa.types.is_integer(column.type):
             return column.to_pylist()
@@ -50,6 +74,17 @@ def _values(column: pa.Array) -> list[Any]:
             except UnicodeDecodeError:
                 values.append(ValueError("bytes that are not UTF-8"))
         return values
+
+
+def _joined(tokens: pa.Scalar) -> Any:
+    """Returns a row's tokens as a text, None, or an exception."""
+    try:
+        values = tokens.as_py()
+        if values is None or None in values:
+            return None
+        return " ".join(values)
+    except UnicodeDecodeError:
+        return ValueError("bytes that are not UTF-8")
 
 
 def _reason(values: tuple[Any, ...], wanted: fields.Fields) -> str | None:
@@ -87,11 +122,13 @@ def _rows(
     return fields.checked(places, [users, *others], wanted, bad, wrong)
 
 
-def _columns(file: pq.ParquetFile, names: list[str]) -> Iterator[list[list[Any]]]:
+def _columns(
+    batches: Iterable[pa.RecordBatch], names: list[str]
+) -> Iterator[list[list[Any]]]:
     """Yields the values of columns, of some megabytes of rows at a time."""
     waiting: list[list[Any]] = [[] for _ in names]
     size = 0
-    for batch in file.iter_batches(_ROWS_PER_BATCH, columns=names):
+    for batch in batches:
         for values, name in zip(waiting, names, strict=True):
             values += _values(batch.column(name))
         size += batch.nbytes
@@ -101,7 +138,62 @@ def _columns(file: pq.ParquetFile, names: list[str]) -> Iterator[list[list[Any]]
     yield waiting
 
 
-def read(
+def _wanted(path: str, schema: pa.Schema, wanted: fields.Fields) -> list[str]:
+    """Returns the names of the wanted columns.
+
+    Raises:
+        PopulationError: If one is not there or has another type.
+    """
+    indices = wanted.indices(path, schema.names, len(schema))
+    for (flag, _), index in zip(wanted.named(), indices, strict=True):
+        _check_type(path, flag, schema.field(index))
+    return [schema.names[index] for index in indices]
+
+
+@contextlib.contextmanager
+def _arrow_batches(
+    path: str,
+) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
+    """Opens an Arrow file, or a stream as Hugging Face writes it."""
+    with pa.memory_map(path) as mapped:
+        is_file = mapped.read(6) == b"ARROW1"
+        mapped.seek(0)
+        if is_file:
+            with pa.ipc.open_file(mapped) as file:
+                count = file.num_record_batches
+                yield file.schema, map(file.get_batch, range(count))
+        else:
+            with pa.ipc.open_stream(mapped) as stream:
+                yield stream.schema, iter(stream)
+
+
+def read_arrow(
+    path: str,
+    options: population_options.PopulationOptions,
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+) -> Iterator[fields.Rows]:
+    """Yields the rows of an Arrow file; see `read_parquet`."""
+    if options.split not in (None, os.path.basename(os.path.dirname(path))):
+        raise verified_files.PopulationError(
+            f"--population_split={options.split}: {path} is no part of a Hugging Face "
+            "dataset with such a split; leave it out."
+        )
+    number = 0
+    try:
+        with _arrow_batches(path) as (schema, batches):
+            for columns in _columns(batches, _wanted(path, schema, wanted)):
+                yield _rows(number + 1, columns, wanted, bad)
+                number += len(columns[0])
+    except (pa.ArrowException, OSError) as error:
+        if isinstance(error, verified_files.PopulationError):
+            raise
+        raise verified_files.PopulationError(
+            f"{path} cannot be read as Arrow: {error}"
+        ) from error
+
+
+def read_parquet(
     path: str,
     options: population_options.PopulationOptions,
     wanted: fields.Fields,
@@ -125,15 +217,12 @@ def read(
     del options
     try:
         with pq.ParquetFile(path) as file:
-            schema = file.schema_arrow
-            indices = wanted.indices(path, schema.names, len(schema))
-            for (flag, _), index in zip(wanted.named(), indices, strict=True):
-                _check_type(path, flag, schema.field(index))
-            names = [schema.names[index] for index in indices]
+            names = _wanted(path, file.schema_arrow, wanted)
+            batches = file.iter_batches(_ROWS_PER_BATCH, columns=names)
             number = 0
             bar = progress.Progress(f"Reading {path}", file.metadata.num_rows, "rows")
             with bar:
-                for columns in _columns(file, names):
+                for columns in _columns(batches, names):
                     yield _rows(number + 1, columns, wanted, bad)
                     number += len(columns[0])
                     bar.set(number)
