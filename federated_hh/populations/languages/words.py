@@ -1,4 +1,4 @@
-"""What a word is: one definition for finding, training, dictionaries and keyboards.
+"""Defines a word, once, for finding, training, dictionaries and keyboards.
 
 A word is a letter or digit of any script with the letters, digits and marks that
 follow it. Joiners (ZWJ, ZWNJ) are part of it inside, and so are, unless `WordOptions`
