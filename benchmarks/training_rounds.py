@@ -49,7 +49,7 @@ def _build(
     from training.models import model
     from training.text import examples
 
-    words = vocabulary.Vocabulary.from_english(sizes.num_words)
+    words = vocabulary.Vocabulary.of_language(sizes.num_words)
     text = client_sentences.prepare(
         population_options.PopulationOptions(
             num_clients=NUM_CLIENTS, mean_words_per_client=words_per_client

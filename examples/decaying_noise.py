@@ -51,7 +51,7 @@ class Training(dp_ftrl.DpFtrl):
 
     @classmethod
     def of(cls, options, people, cache, seed):
-        words = vocabulary_lib.Vocabulary.from_english(options.vocabulary_size)
+        words = vocabulary_lib.Vocabulary.of_language(options.vocabulary_size)
         tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
         text = client_sentences.prepare(people, words, tokenizer, cache)
         small = training_options.TrainingOptions(

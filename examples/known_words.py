@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.heavy_hitters import word_questions
-from federated_hh.populations.synthetic import word_list
+from federated_hh.populations.languages import languages
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.randomizers import k_ary
 
@@ -28,7 +28,7 @@ class KnownWords(word_questions.WordQuestions[State]):
     """Every device reports its most frequent word, or that it is none of the list."""
 
     def __init__(self, clients, epsilon):
-        english = word_list.english()
+        english = languages.words()
         self.known = sorted(english, key=english.__getitem__, reverse=True)[:1000]
         super().__init__(
             clients,

@@ -46,7 +46,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     # Before the population is prepared, which can take minutes.
     approvals.check_recipes(options, approval, recipes, stored)
     if stored is None:
-        tokens = vocabulary.Vocabulary.from_english(options.num_tokens)
+        tokens = vocabulary.Vocabulary.of_language(
+            options.num_tokens, _PROGRAM.population.read().language
+        )
         text = _PROGRAM.prepare_text(tokens)
         fingerprint = text.fingerprint
         stored = events.NGramEvents.of(

@@ -203,11 +203,12 @@ def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
         ValueError: If the text cannot be prepared.
     """
     options = option_flags.read_lines(TrainingOptions, flags)
-    vocabulary, _ = options.read_vocabulary()
+    population = option_flags.read_lines(
+        population_options.PopulationOptions, ("--empty_clients=keep", *flags)
+    )
+    vocabulary, _ = options.read_vocabulary(population)
     text = client_sentences.prepare(
-        option_flags.read_lines(
-            population_options.PopulationOptions, ("--empty_clients=keep", *flags)
-        ),
+        population,
         vocabulary,
         sentence_tokenizers.get_sentence_tokenizer("keyboard"),
         cache,

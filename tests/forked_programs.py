@@ -68,8 +68,8 @@ plots.png(plots.single("", "", "")[0])
 """
 TENSORFLOW = f"""
 import wordfreq
-from federated_hh.populations.synthetic import word_list
-word_list.english()
+from federated_hh.populations.languages import languages
+languages.words()
 from federated_hh.runtime.worker import startup
 startup.silence_tensorflow()
 import jinja2, pandas, pyarrow.csv, pyarrow.parquet, scipy.stats

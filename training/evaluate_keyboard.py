@@ -41,24 +41,21 @@ _PROGRAM = program_flags.Program(
 
 def _check_flags() -> None:
     """Checks the flags, and takes the population from the run that held clients out."""
-    for name in ("model", "layout"):
-        flag = flags.FLAGS[name]
-        if isinstance(flag.value, list):
-            flag.value = [os.path.abspath(path) for path in flag.value]
-        elif flag.value is not None:
-            flag.value = os.path.abspath(flag.value)
+    from training.keyboard import layout as keyboard_layout
+
+    models, layout = flags.FLAGS["model"], flags.FLAGS["layout"]
+    models.value = list(map(os.path.abspath, models.value))
+    if layout.value is not None and layout.value not in keyboard_layout.names():
+        layout.value = os.path.abspath(layout.value)
     _PROGRAM.check(*_OF_EVALUATION)
     options = _PROGRAM.read(EvaluationOptions)
-    layout = _PROGRAM.read(TouchOptions).layout
-    if layout is not None:
-        from training.keyboard import layout as keyboard_layout
-
-        keyboard_layout.KeyboardLayout.read(layout)
     if options.judges == HELD_OUT:
         _take_population(options.model)
     elif not flags.FLAGS["population"].present:
         raise ValueError("--judges=all needs --population, the clients to evaluate on")
     _PROGRAM.check()
+    language = _PROGRAM.population.read().language
+    keyboard_layout.KeyboardLayout.of(layout.value, language)
 
 
 def _take_population(models: Sequence[str]) -> None:
@@ -89,6 +86,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     options = _PROGRAM.read(EvaluationOptions)
     models = keyboard_comparison.Models.read(options.model)
+    models.vocabulary.language = _PROGRAM.population.read().language
     # Before a population is prepared.
     held_out_lib.check_known(options, models.runs)
     text = _PROGRAM.prepare_text(models.vocabulary)

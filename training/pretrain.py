@@ -28,14 +28,14 @@ def run(arguments: experiment_flags.Arguments) -> None:
     options = _PROGRAM.read(PretrainOptions)
     if options.onednn:
         startup.use_onednn()
-    vocabulary, _ = options.read_vocabulary()
+    population = _PROGRAM.population.read()
+    vocabulary, _ = options.read_vocabulary(population)
     network = options.custom_network(vocabulary.num_tokens, arguments.seed)
     memory_needs.check_central(
         options,
         vocabulary.num_tokens,
         memory_needs.parameters_of(options, vocabulary.num_tokens, network),
     )
-    population = _PROGRAM.population.read()
     text = _PROGRAM.prepare_text(vocabulary)
     # TensorFlow is imported last, because it takes seconds.
     from federated_hh.rounds import experiment

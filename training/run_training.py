@@ -107,7 +107,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     if engine_options.chosen().runtime.runtime is engine_options.Runtime.WORKER:
         # Sums and noise; clients' work, with its many arrays, is elsewhere.
         freed_memory.return_large_at_once()
-    vocabulary, public_data = options.read_vocabulary()
+    vocabulary, public_data = options.read_vocabulary(_PROGRAM.population.read())
     network = options.custom_network(vocabulary.num_tokens, arguments.seed)
     num_parameters = memory_needs.parameters_of(options, vocabulary.num_tokens, network)
     mechanism = plans.mechanism(options, num_parameters)
@@ -292,7 +292,7 @@ def _num_clients() -> int:
     population = _PROGRAM.population.read()
     if population.is_synthetic:
         return population.num_clients
-    vocabulary, _ = _PROGRAM.read(TrainingOptions).read_vocabulary()
+    vocabulary, _ = _PROGRAM.read(TrainingOptions).read_vocabulary(population)
     return _PROGRAM.prepare_text(vocabulary).num_clients
 
 

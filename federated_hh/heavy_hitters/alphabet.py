@@ -1,6 +1,7 @@
 """Characters as codes, words as rows of codes of a fixed width."""
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from federated_hh.options import checks
+from federated_hh.populations.languages import hangul
 
 CODE_DTYPE = np.uint16
 _SYMBOLS_AT_ONCE = 1 << 22
@@ -18,7 +20,8 @@ class Alphabet:
     """The characters of words, and an end-of-word symbol.
 
     Character i of `characters` has the code i. The end symbol is not a character, so no
-    word can contain it by accident.
+    word can contain it by accident. With Hangul's letters (jamo) in it, a word's
+    syllables are their letters, and show as syllables again.
 
     Attributes:
         characters: The distinct characters, in the order of their codes.
@@ -64,6 +67,14 @@ class Alphabet:
         """The code that fills a row behind the end symbol."""
         return self.size + 1
 
+    @functools.cached_property
+    def _has_jamo(self) -> bool:
+        return any("\u1100" <= each <= "\u11ff" for each in self.characters)
+
+    def spelled(self, word: str) -> str:
+        """Returns a word's characters in this alphabet: with jamo for syllables."""
+        return hangul.letters(word) if self._has_jamo else word
+
     @property
     def fingerprint(self) -> str:
         """Identifies the alphabet in file names: 16 hexadecimal digits."""
@@ -88,6 +99,8 @@ class Alphabet:
         checks.holds(length >= 1, "at least 1", length=length)
         if isinstance(words, pa.Array | pa.ChunkedArray):
             words = words.to_pylist()
+        if self._has_jamo:
+            words = list(map(self.spelled, words))
         code_of_point = np.full(0x110000, self.padding + 1, np.uint32)
         code_of_point[0] = self.padding
         code_of_point[[ord(c) for c in self.characters]] = np.arange(self.size)
@@ -126,4 +139,4 @@ class Alphabet:
             if code >= self.size:
                 break
             characters.append(self.characters[code])
-        return "".join(characters)
+        return hangul.syllables("".join(characters))

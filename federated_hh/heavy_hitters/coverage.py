@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from federated_hh.populations.columns import client_words
+from federated_hh.populations.languages import hangul
 
 _ENTRIES_AT_ONCE = 1 << 24
 
@@ -78,8 +79,10 @@ class WordTotals:
 
         Args:
             least: Shorter words are taken for never contributed; their holders stay.
+                A Hangul syllable counts as its two or three letters.
         """
-        lengths = np.fromiter(map(len, self.index), np.int64, len(self.index))
+        spelled = map(hangul.letters, self.index)
+        lengths = np.fromiter(map(len, spelled), np.int64, len(self.index))
         counted = np.where(lengths >= least, self.contributions, 0)
         return dataclasses.replace(self, contributions=counted)
 

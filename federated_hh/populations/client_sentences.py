@@ -85,8 +85,8 @@ def prepare(
     def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
         with client_text.new_text(directory) as partial:
             if options.source == population_options.SYNTHETIC:
-                written = synthetic_sentences.SyntheticLanguage.english(
-                    language, options.seed, tokenizer
+                written = synthetic_sentences.SyntheticLanguage.of_words(
+                    language, options.seed, tokenizer, options.language
                 )
                 synthetic_sentences.build(
                     partial, options, written, vocabulary.encode, origin

@@ -15,6 +15,7 @@ from federated_hh.populations.columns import prepared_data
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options.population_options import (
     SYNTHETIC,
+    WORDFREQ,
     PopulationOptions,
 )
 
@@ -52,7 +53,10 @@ def describe(
             "source": _source_code(tokenizer.split),
         }
     for name in _FILES & chosen.keys():
-        chosen[name] = prepared_data.file_state(getattr(options, name), name)
+        if not str(chosen[name]).startswith(WORDFREQ):
+            chosen[name] = prepared_data.file_state(getattr(options, name), name)
+    if "language" in chosen:  # its letters follow from wordfreq's version
+        chosen["alphabet"] = options.alphabet_with(tokenizer or options.word_tokenizer)
     source: dict[str, Any] = {"kind": SYNTHETIC}
     if options.source == SYNTHETIC:
         source["wordfreq"] = _version("wordfreq")
@@ -121,14 +125,13 @@ def prepare(
 
 def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
     """Writes the columns; returns the metadata with "client_ids"."""
-    if tokenizer is None:
-        tokenizer = options.word_tokenizer
+    tokenizer = tokenizer or options.word_tokenizer
     from federated_hh.populations.readers import word_table
 
-    alphabet = options.alphabet or tokenizer.alphabet
+    alphabet = options.alphabet_with(tokenizer)
     table = word_table.WordTable(
         alphabet=alphabet,
-        known_words=word_table.read_dictionary(options.known_words),
+        known_words=word_table.read_dictionary(options.known_words, options.language),
         refuse=options.out_of_alphabet == "refuse",
         only_words=word_table.read_dictionary(options.only_words),
     )

@@ -1,14 +1,15 @@
 """The words that a language model knows, and their token ids."""
 
 import collections
+import dataclasses
 import functools
 import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Self
 
 from federated_hh.options import checks
-from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.languages import languages, sentence_tokenizers
 from federated_hh.populations.languages import words as words_lib
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import opening, sentences, unspaced_text
@@ -23,19 +24,22 @@ class Vocabulary:
 
     Attributes:
         words: The words, the most frequent first if known.
+        language: The code of their language, which has their public frequencies.
     """
 
-    def __init__(self, words: Sequence[str]):
+    def __init__(self, words: Sequence[str], language: str = languages.DEFAULT):
         """Makes a vocabulary.
 
         Args:
             words: One or more, distinct, without white space, none a special token; in
                 any normal form.
+            language: The code of their language.
 
         Raises:
             ValueError: If they are not so.
         """
         self.words = tuple(map(words_lib.in_normal_form, words))
+        self.language = language
         if not self.words:
             raise ValueError("words is empty; it has to have at least one word.")
         self._ids = {word: i for i, word in enumerate(self.words, len(SPECIAL_TOKENS))}
@@ -78,11 +82,14 @@ class Vocabulary:
         return "".join(f"{token}\n" for token in (*SPECIAL_TOKENS, *self.words))
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str]) -> Self:
+    def read(
+        cls, path: str | os.PathLike[str], language: str = languages.DEFAULT
+    ) -> Self:
         """Reads a vocabulary file: one token a line, the special ones first.
 
         Args:
             path: A UTF-8 file; .gz, .xz and .zst are decompressed.
+            language: The code of the words' language.
 
         Raises:
             ValueError: If it lacks the special tokens, or a line is not a word.
@@ -105,33 +112,42 @@ class Vocabulary:
                 "by one word per line. Put them first."
             )
         try:
-            return cls(tokens[size:])
+            return cls(tokens[size:], language)
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
     @classmethod
-    def from_english(cls, size: int) -> Self:
-        """Returns the most frequent English words of public text.
+    def of_language(cls, size: int, language: str = languages.DEFAULT) -> Self:
+        """Returns the most frequent words of a language's public text.
 
         Args:
             size: Number of words, in 1..100000.
+            language: The language's code.
 
         Returns:
-            The top words of the English list (which sums up Wikipedia, subtitles, news,
-            books and the web) that a keyboard's sentence tokenizer leaves whole.
+            The top words of the language's list (which sums up Wikipedia, subtitles,
+            news, books and the web) that a keyboard's sentence tokenizer leaves whole.
+
+        Raises:
+            ValueError: If the list has fewer.
         """
         checks.integer(size=size, least=1, most=100_000)
-        from federated_hh.populations.synthetic import word_list
-
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
         words = []
-        for word in word_list.english():
-            # Those with marks are of other languages.
-            if split(word) == [[word]] and not words_lib.has_marks(word):
+        is_english = language == languages.DEFAULT
+        for word in languages.words(language):
+            # English words with marks are of other languages.
+            if split(word) == [[word]] and not (
+                is_english and words_lib.has_marks(word)
+            ):
                 words.append(word)
                 if len(words) == size:
-                    break
-        return cls(words)
+                    return cls(words, language)
+        raise ValueError(
+            f"--vocabulary_size={size}: wordfreq's list of "
+            f"{languages.get(language).name} has {len(words):,} words; give at most so "
+            "many."
+        )
 
     @classmethod
     def from_public_text(
@@ -146,8 +162,9 @@ class Vocabulary:
         vocabulary counted on private text.
 
         Args:
-            options: The files, their format and columns; the user's column is not used
-                but has to be there.
+            options: The files, their format, columns and language; the user's column is
+                not used and need not be there. Of a name that ends in .txt, each line
+                is a text.
             tokenizer: Cuts text into sentences of words.
             size: Number of words, at least 1. Of equally frequent words, the first in
                 the text is taken.
@@ -158,13 +175,11 @@ class Vocabulary:
         """
         checks.integer(size=size, least=1)
         counts: collections.Counter[str] = collections.Counter()
-        batches, _ = sentences.open_files(options)
         unspaced = unspaced_text.UnspacedText(tokenizer.needs_blanks)
-        for rows in batches:
-            unspaced.add(rows.contents)
-            for text in rows.contents:
-                for words in tokenizer.split(text):
-                    counts.update(words)
+        for text in _texts(options):
+            unspaced.add([text])
+            for words in tokenizer.split(text):
+                counts.update(words)
         unspaced.check()
         if len(counts) < size:
             raise ValueError(
@@ -172,4 +187,17 @@ class Vocabulary:
                 f"vocabulary's {size:,}; ask for a smaller vocabulary, or give more "
                 "text."
             )
-        return cls([word for word, _ in counts.most_common(size)])
+        return cls([word for word, _ in counts.most_common(size)], options.language)
+
+
+def _texts(options: population_options.PopulationOptions) -> Iterator[str]:
+    """Yields the texts of public files."""
+    stem, _ = opening.split_compression(options.source)
+    if stem.lower().endswith(".txt") and options.format == "auto":
+        with opening.open_text(options.source, options.encoding) as lines:
+            yield from lines
+        return
+    nobody = dataclasses.replace(options, user_column=options.text_column)
+    batches, _ = sentences.open_files(nobody)
+    for rows in batches:
+        yield from rows.contents

@@ -13,8 +13,8 @@ from federated_hh.populations import population_numbers
 from federated_hh.populations.columns import client_words
 from federated_hh.populations.fit import fitted_law
 from federated_hh.populations.fit import options as fit_options
+from federated_hh.populations.languages import languages
 from federated_hh.populations.options import population_options
-from federated_hh.populations.synthetic import word_list
 from federated_hh.reports import page, plots
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
@@ -188,7 +188,7 @@ class FitReport:
         lines = [f"{w}\t{n}\n" for w, n in zip(words, counts[order], strict=True)]
         if with_english:
             known = set(words)
-            lines += [f"{w}\n" for w in word_list.english() if w not in known]
+            lines += [f"{w}\n" for w in languages.words() if w not in known]
         return "".join(lines)
 
     def write(

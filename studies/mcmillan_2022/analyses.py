@@ -64,7 +64,7 @@ class Data:
         """The known words."""
         from federated_hh.populations import vocabulary
 
-        return vocabulary.Vocabulary.from_english(self.num_tokens)
+        return vocabulary.Vocabulary.of_language(self.num_tokens)
 
     @functools.cached_property
     def stored(self) -> "events.NGramEvents":

@@ -23,9 +23,9 @@ if TYPE_CHECKING:  # imports NumPy
 
 def words_by_frequency() -> list[tuple[str, float]]:
     """Returns English words with frequencies, the most frequent first."""
-    from federated_hh.populations.synthetic import word_list
+    from federated_hh.populations.languages import languages
 
-    return sorted(word_list.english().items(), key=lambda item: -item[1])
+    return sorted(languages.words().items(), key=lambda item: -item[1])
 
 
 def known_words(target_share: float, vocabulary_size: int | None = None) -> list[str]:

@@ -66,11 +66,11 @@ class PretrainTest(absltest.TestCase):
         self.assertEqual((text.num_clients, text.num_sentences), (16, 16))
         self.assertLen(record.ids, 16)
         self.assertLen(record.windows, 3)
-        words = vocabulary.Vocabulary.from_english(50)
+        words = vocabulary.Vocabulary.of_language(50)
         counted = ngram_files.read(public / "model", words)
         self.assertEqual(tuple(counted), metric_names.NGRAMS)
         others = vocabulary.Vocabulary([*words.words[1:], "other"])
-        for wrong in (others, vocabulary.Vocabulary.from_english(49)):
+        for wrong in (others, vocabulary.Vocabulary.of_language(49)):
             with self.assertRaisesRegex(
                 ValueError, "ngrams.npz.*: they have 54 tokens.* and the model has"
             ):
@@ -105,7 +105,7 @@ class PretrainTest(absltest.TestCase):
         self.assertEqual(first.fingerprint, last.fingerprint)
         self.assertEqual(
             first.vocabulary_fingerprint,
-            vocabulary.Vocabulary.from_english(50).fingerprint,
+            vocabulary.Vocabulary.of_language(50).fingerprint,
         )
 
 

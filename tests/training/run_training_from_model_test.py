@@ -68,7 +68,7 @@ class RunTrainingFromModelTest(absltest.TestCase):
         done = self.run_training("public", "--initial_bias=public", *still)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("first output bias", self.protected("public"))
-        words = vocabulary.Vocabulary.from_english(50)
+        words = vocabulary.Vocabulary.of_language(50)
         first = model.cifg_language_model(
             54, num_units=6, projection_size=4, embedding_size=4
         ).initial_weights(1)

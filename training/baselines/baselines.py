@@ -126,8 +126,8 @@ def language_of(
     if not population.is_synthetic:
         return None
     tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard", population)
-    return synthetic_sentences.SyntheticLanguage.english(
-        language, population.seed, tokenizer
+    return synthetic_sentences.SyntheticLanguage.of_words(
+        language, population.seed, tokenizer, population.language
     )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from federated_hh.populations import vocabulary as vocabulary_lib
-from federated_hh.populations.synthetic import word_list
+from federated_hh.populations.languages import languages
 from federated_hh.rounds import checkpoints
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
@@ -145,25 +145,25 @@ def check(
 
 
 @functools.lru_cache(maxsize=1)
-def _public_frequencies(words: tuple[str, ...]) -> dict[str, float]:
-    """Returns the frequencies of those words that wordfreq's English list has."""
-    everything = word_list.all_english()
+def _public_frequencies(words: tuple[str, ...], language: str) -> dict[str, float]:
+    """Returns the frequencies of those words that wordfreq's list has."""
+    everything = languages.frequencies(language)
     return {word: everything[word] for word in words if word in everything}
 
 
 def words_not_public(vocabulary: vocabulary_lib.Vocabulary) -> list[str]:
-    """Returns the words of a vocabulary that wordfreq's English list does not have."""
-    frequencies = _public_frequencies(tuple(vocabulary.words))
+    """Returns the words of a vocabulary that its language's list does not have."""
+    frequencies = _public_frequencies(vocabulary.words, vocabulary.language)
     return [word for word in vocabulary.words if word not in frequencies]
 
 
 def public_probabilities(
     vocabulary: vocabulary_lib.Vocabulary, *, others_are_rare: bool = False
 ) -> np.ndarray:
-    """Returns the probability of each token in public English text.
+    """Returns the probability of each token in public text of its language.
 
     Args:
-        vocabulary: Words of wordfreq's English list.
+        vocabulary: Words of wordfreq's list of its language.
         others_are_rare: Whether words that the list does not have are taken to be as
             rare as the vocabulary's rarest that it has; at most half of the words.
 
@@ -176,13 +176,13 @@ def public_probabilities(
         ValueError: If a word is not in the list, or of those that need not be in it
             more than half are not.
     """
-    frequencies = _public_frequencies(tuple(vocabulary.words))
+    frequencies = _public_frequencies(vocabulary.words, vocabulary.language)
     unknown = words_not_public(vocabulary)
     if len(unknown) > (len(vocabulary.words) / 2 if others_are_rare else 0):
         raise ValueError(
             f"vocabulary has {len(unknown):,} words that are not in wordfreq's "
-            f"English list, such as {unknown[0]!r}; leave --initial_bias out, or use "
-            "the default vocabulary."
+            f"list of {languages.get(vocabulary.language).name}, such as "
+            f"{unknown[0]!r}; leave --initial_bias out, or use the default vocabulary."
         )
     least = min(frequencies.values())
     known = np.array([frequencies.get(word, least) for word in vocabulary.words])

@@ -175,7 +175,7 @@ class Comparison:
                 `keyboard_typing.TouchTypist` and `keyboard_ngrams.of_texts`.
         """
         vocabulary = models.vocabulary
-        layout = _layout_of(touches)
+        layout = keyboard_layout.KeyboardLayout.of(touches.layout, vocabulary.language)
         held_out = held_out_lib.choose(options, models.runs, text, vocabulary, seed)
         log_prior = np.log(held_out.prior.probabilities)
         typist = keyboard_typing.TouchTypist(vocabulary, layout, touches, log_prior)
@@ -264,14 +264,6 @@ def _above_picked_rate(
         f"{', '.join(above)}: a lower one would have them offer more, so their trigger "
         "rates cannot be compared with others'."
     ]
-
-
-def _layout_of(
-    touches: keyboard_options.TouchOptions,
-) -> keyboard_layout.KeyboardLayout:
-    if touches.layout is None:
-        return keyboard_layout.KeyboardLayout.qwerty()
-    return keyboard_layout.KeyboardLayout.read(touches.layout)
 
 
 def _predictors_of(

@@ -7,6 +7,7 @@ import numpy as np
 
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text
+from federated_hh.populations.languages import languages
 from federated_hh.randomness import streams
 from training.baselines import baselines, ngrams
 from training.federated import held_out, initial_model
@@ -170,7 +171,7 @@ def _with_public_prior(
     if rare := initial_model.words_not_public(vocabulary):
         note += (
             f" {len(rare):,} of the {len(vocabulary.words):,} words are not in its "
-            f"English list ({rare[0]!r} for one), and are taken to be as rare as the "
-            "rarest that are."
+            f"{languages.get(vocabulary.language).name} list ({rare[0]!r} for one), "
+            "and are taken to be as rare as the rarest that are."
         )
     return HeldOut(clients, prior, {PUBLIC: prior}, (*notes, note))

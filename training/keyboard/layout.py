@@ -1,5 +1,6 @@
 """The positions of a keyboard's keys."""
 
+import functools
 import json
 import os
 import pathlib
@@ -9,14 +10,8 @@ from typing import Any, Self
 
 import numpy as np
 
-# Rows from the top: their keys, and where the center of the first one is. A key is one
-# wide and one high; rows are staggered as on a telephone's English keyboard.
-_QWERTY_ROWS = (
-    (0.0, "1234567890"),
-    (0.0, "qwertyuiop"),
-    (0.5, "asdfghjkl'"),
-    (1.5, "zxcvbnm"),
-)
+from federated_hh.populations.languages import hangul, languages
+
 # A position beyond this, or key distances this many times larger or smaller than a
 # telephone's, are in another unit.
 _FARTHEST = 1000
@@ -27,19 +22,27 @@ class KeyboardLayout:
     """The centers of keys, in widths of a key.
 
     A letter with marks without its own key has the plain letter's key, as on
-    telephones, where it is typed by a long press: "é" is on "e".
+    telephones, where it is typed by a long press: "é" is on "e". A mark of its own
+    takes no key. Another script's digits are on 0 to 9. A Hangul syllable is typed by
+    the keys of its letters.
 
     Attributes:
         name: Its name in reports.
     """
 
-    def __init__(self, name: str, centers: Mapping[str, Sequence[float]]):
+    def __init__(
+        self,
+        name: str,
+        centers: Mapping[str, Sequence[float]],
+        typed: Mapping[str, str] | None = None,
+    ):
         """Makes a layout.
 
         Args:
             name: Its name in reports and errors.
             centers: Center of each character's key, x and y in widths of a key,
                 y downwards; at least one key.
+            typed: The keys, one or more, of characters without a key.
 
         Raises:
             ValueError: If a key is not one character, or its position not two numbers
@@ -48,6 +51,7 @@ class KeyboardLayout:
         self.name = name
         if not centers:
             raise ValueError(f"{name}: it has no key; a layout needs at least one.")
+        self._typed = dict(typed or {})
         self._centers: dict[str, tuple[float, float]] = {}
         for character, center in centers.items():
             if len(character) != 1:
@@ -58,16 +62,45 @@ class KeyboardLayout:
             self._centers[character] = _point(name, character, center)
 
     @classmethod
-    def qwerty(cls) -> Self:
-        """Returns the English layout: letters, digits and the apostrophe."""
-        return cls(
-            "QWERTY",
-            {
-                key: (first + column, row)
-                for row, (first, keys) in enumerate(_QWERTY_ROWS)
-                for column, key in enumerate(keys)
-            },
-        )
+    def built_in(cls, name: str = "qwerty") -> Self:
+        """Returns a layout of `layouts.json`.
+
+        It has a layout's rows from the top: where the center of the first key is, the
+        keys, and those that shift or a long press gives, with a blank for none. A key
+        is one wide and one high; rows are staggered as on a telephone's keyboard.
+
+        Args:
+            name: Its name, one of `names()`.
+        """
+        found = _built_in()[name]
+        centers = {
+            key: (first + column, row)
+            for row, (first, *levels) in enumerate(found["rows"])
+            for keys in levels
+            for column, key in enumerate(keys)
+            if key != " "
+        }
+        return cls(name.upper(), centers, found.get("typed"))
+
+    @classmethod
+    def of(cls, given: str | None, language: str) -> Self:
+        """Returns the layout that a user gives, or that a language has.
+
+        Args:
+            given: Name of a built-in layout, or path of a file; None for the
+                language's.
+            language: The language's code.
+
+        Raises:
+            ValueError: See `read`; or if no layout of the language is built in.
+        """
+        name = given or languages.get(language).layout
+        if name is None:
+            raise ValueError(
+                f"--language={language} has no built-in layout; give --layout, a file "
+                f"or one of {', '.join(names())}"
+            )
+        return cls.built_in(name) if name in names() else cls.read(name)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -112,7 +145,7 @@ class KeyboardLayout:
             )
 
     def __contains__(self, character: str) -> bool:
-        return self._base(character) is not None
+        return self._keys(character) is not None
 
     def centers_of(self, word: str) -> np.ndarray:
         """Returns the positions of a word's keys.
@@ -121,20 +154,20 @@ class KeyboardLayout:
             word: Its characters.
 
         Returns:
-            float64 [characters, 2].
+            float64 [keys, 2]: a key for each character, or more for Hangul.
 
         Raises:
             ValueError: If a character has no key; the message names it.
         """
         points = []
         for character in word:
-            base = self._base(character)
-            if base is None:
+            keys = self._keys(character)
+            if keys is None:
                 raise ValueError(
                     f"the layout {self.name} has no key for {character!r} of the word "
                     f"{word!r}."
                 )
-            points.append(self._centers[base])
+            points += [self._centers[key] for key in keys]
         return np.array(points, np.float64).reshape(-1, 2)
 
     def check_has(self, words: Iterable[str]) -> None:
@@ -158,14 +191,40 @@ class KeyboardLayout:
         """Returns whether all characters of a word have a key."""
         return all(character in self for character in word)
 
-    def _base(self, character: str) -> str | None:
+    def _keys(self, character: str) -> str | None:
+        """Returns the keys of a character; None if it has none."""
         if character in self._centers:
             return character
+        if character in self._typed:
+            return self._typed[character]
         parts = unicodedata.normalize("NFD", character)
+        if hangul.letters(character) != character:
+            found = [self._keys(part) for part in parts]
+            return None if None in found else "".join(map(str, found))
+        if unicodedata.name(character, "").startswith("HANGUL "):
+            # A letter that begins a syllable, or ends it, is on one key.
+            sound = unicodedata.name(character).rpartition(" ")[2]
+            letter = unicodedata.lookup(f"HANGUL LETTER {sound}")
+            return self._keys(letter) if letter != character else None
         plain = [part for part in parts if not unicodedata.combining(part)]
+        if not plain:
+            return ""  # a mark, with the letter before it
+        if character.isdecimal():
+            plain = [str(unicodedata.decimal(character))]
         if len(plain) == 1 and plain[0] in self._centers:
             return plain[0]
         return None
+
+
+@functools.cache
+def _built_in() -> Mapping[str, Any]:
+    path = pathlib.Path(__file__).with_name("layouts.json")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def names() -> list[str]:
+    """Returns the names of the built-in layouts."""
+    return list(_built_in())
 
 
 def _point(name: str, character: str, center: Any) -> tuple[float, float]:

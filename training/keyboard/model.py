@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.options import checks
+from federated_hh.options import checks, option_flags
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.languages import words as words_lib
+from federated_hh.populations.options import population_options
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
@@ -146,12 +147,12 @@ def _read_exported(path: pathlib.Path) -> KeyboardModel:
 def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
     last = initial_model.read(path)
     flags = keyboard_runs.TrainingRun.read(path).flags
-    if "vocabulary" in flags:
-        vocabulary = vocabulary_lib.Vocabulary.read(flags["vocabulary"])
-    else:
-        vocabulary = vocabulary_lib.Vocabulary.from_english(
-            int(flags["vocabulary_size"])
-        )
+    given = [f"--{name}={value}" for name, value in flags.items()]
+    vocabulary, _ = model_vocabularies.read(
+        flags.get("vocabulary"),
+        int(flags.get("vocabulary_size", 0)),
+        option_flags.read_lines(population_options.PopulationOptions, given),
+    )
     if vocabulary.fingerprint != last.vocabulary_fingerprint:
         raise ValueError(
             f"{path}: the run's vocabulary has the fingerprint "

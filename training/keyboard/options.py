@@ -108,8 +108,9 @@ class TouchOptions:
 
     layout: str | None = option(
         None,
-        "Layout file: JSON, from a character to x and y of its key's center in widths "
-        "of a key. By default English QWERTY with digits and the apostrophe.",
+        "A built-in layout's name, such as qwertz, or a layout file: JSON, from a "
+        "character to x and y of its key's center in widths of a key. By default that "
+        "of --language; English has qwerty, with digits and the apostrophe.",
     )
     unkeyed_words: str = option(
         "refuse",

@@ -2,7 +2,7 @@
 
 A typist aims at the center of each key of a word, and touches a point with a Gaussian
 error. The decoder knows the layout, the error's size and the word frequencies; it
-proposes words with as many characters as touches. A language model may then re-rank
+proposes words with as many keys as touches. A language model may then re-rank
 them (on-the-fly rescoring, OTF).
 """
 
@@ -83,9 +83,10 @@ class TouchTypist:
         for token, word in enumerate(vocabulary.words, _FIRST_WORD):
             if layout.can_type(word):
                 self.can_type[token] = True
-                tokens, centers = by_length.setdefault(len(word), ([], []))
+                keys = layout.centers_of(word)
+                tokens, centers = by_length.setdefault(len(keys), ([], []))
                 tokens.append(token)
-                centers.append(layout.centers_of(word).ravel())
+                centers.append(keys.ravel())
         if not by_length:
             raise ValueError(
                 f"the layout {layout.name} can type no word of the vocabulary; give "

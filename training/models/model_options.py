@@ -4,6 +4,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from federated_hh.options.fields import OptionError, option
+from federated_hh.populations.options.population_options import PopulationOptions
 
 if TYPE_CHECKING:  # they import NumPy and TensorFlow
     from federated_hh.populations.vocabulary import Vocabulary
@@ -27,8 +28,10 @@ class ModelOptions:
 
     vocabulary: str | None = option(
         None,
-        "A vocabulary file: <pad>, <oov>, <bos>, <eos>, then one word a line. By "
-        "default the --vocabulary_size most frequent English words of public text.",
+        "A vocabulary file: <pad>, <oov>, <bos>, <eos>, then one word a line. Or "
+        "text:FILE, the --vocabulary_size most frequent words of a public text of "
+        "yours: .txt, or a format and --text_column as --population has them. By "
+        "default those of wordfreq's public list of --language.",
     )
     vocabulary_size: int = option(
         10000,
@@ -99,22 +102,23 @@ class ModelOptions:
         most=LARGEST_COUNT,
     )
 
-    def read_vocabulary(self) -> "tuple[Vocabulary, str]":
+    def read_vocabulary(
+        self, population: PopulationOptions
+    ) -> "tuple[Vocabulary, str]":
         """Returns the vocabulary, and its public data.
+
+        Args:
+            population: The language, and the columns of text files.
 
         Raises:
             ValueError: If the file is not a vocabulary, or the initial model has
                 another one.
         """
-        from federated_hh.populations.vocabulary import Vocabulary
         from training.models import model_vocabularies
 
-        if self.vocabulary is not None:
-            words = Vocabulary.read(self.vocabulary)
-            public_data = f"the vocabulary, {self.vocabulary} (given by the user)."
-        else:
-            words = Vocabulary.from_english(self.vocabulary_size)
-            public_data = "the vocabulary, the most frequent English words of wordfreq."
+        words, public_data = model_vocabularies.read(
+            self.vocabulary, self.vocabulary_size, population
+        )
         if self.initial_model is not None:
             model_vocabularies.check_files(self.initial_model, words)
         return words, public_data

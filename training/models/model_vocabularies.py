@@ -1,14 +1,53 @@
 """The vocabulary that a model of an earlier run was trained with. No TensorFlow."""
 
+import dataclasses
 import os
 import pathlib
 
+from federated_hh.populations.languages import languages, sentence_tokenizers
+from federated_hh.populations.options.population_options import (
+    TEXT,
+    PopulationOptions,
+)
 from federated_hh.populations.vocabulary import Vocabulary
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 
 # Next to an exported model.
 VOCABULARY_FILE = "vocabulary.txt"
+
+
+def read(
+    given: str | None, size: int, population: PopulationOptions
+) -> tuple[Vocabulary, str]:
+    """Returns a vocabulary, and a clause on its public data.
+
+    Args:
+        given: Path of its file, or text:FILE to count it; None for the language's list.
+        size: Number of words, where they are not read from its file.
+        population: The language, and the columns of text files.
+
+    Raises:
+        ValueError: If the file is not a vocabulary, or has too few words.
+        PopulationError: If it cannot be read.
+    """
+    if given is None:
+        name = languages.get(population.language).name
+        words = Vocabulary.of_language(size, population.language)
+        return words, f"the vocabulary, the most frequent {name} words of wordfreq."
+    if not given.startswith(TEXT):
+        words = Vocabulary.read(given, population.language)
+        return words, f"the vocabulary, {given} (given by the user)."
+    path = given.removeprefix(TEXT)
+    public = dataclasses.replace(
+        population, source=path, format="auto", split=None, drop_users=None
+    )
+    tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard", population)
+    return (
+        Vocabulary.from_public_text(public, tokenizer, size),
+        f"the vocabulary, the {size:,} most frequent words of {path} (given by the "
+        "user as public text; no guarantee covers it).",
+    )
 
 
 def check(named: str, trained_with: str, vocabulary: Vocabulary) -> None:

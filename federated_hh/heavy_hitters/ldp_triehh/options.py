@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from federated_hh.options.fields import OptionError, check, option
+from federated_hh.populations.languages import languages
 from federated_hh.populations.options.population_options import PopulationOptions
 from federated_hh.privacy.local import ldp_triehh_settings
 
@@ -196,8 +197,10 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
                 "{max_prefixes=}: a level of {candidates:,} candidates ({prefixes:,} "
                 "prefixes times the characters and the end of a word) needs about "
                 "{needed:,.1f} GiB of memory, and the machine has {there:,.1f}; at "
-                "most {possible:,} candidates are possible. Lower {max_prefixes}, or "
-                "use a smaller alphabet",
+                "most {possible:,} candidates are possible. Give "
+                "{max_prefixes={fits}} or less, or a smaller alphabet (--alphabet)",
+                fits=min(there // _BYTES_A_CANDIDATE, ldp_triehh_settings.MOST)
+                // (num_characters + 1),
                 candidates=candidates,
                 prefixes=prefixes,
                 needed=needed / 2**30,
@@ -361,12 +364,15 @@ def characters_of(population: PopulationOptions) -> str:
 
     Args:
         population: Whose alphabet is taken, where it says one. Else they are Python's
-            `string.printable`: what the tokenizers let through is printable ASCII.
+            `string.printable` in English, where what the tokenizers let through is
+            printable ASCII, and those of the population in another language.
 
     Raises:
         OptionError: If the alphabet has a character twice.
     """
-    characters = population.alphabet or string.printable
+    characters = population.characters
+    if population.alphabet is None and population.language == languages.DEFAULT:
+        characters = string.printable
     if len(set(characters)) < len(characters):
         raise OptionError(
             population, "{alphabet} repeats a character; its characters have to differ"

@@ -143,6 +143,7 @@ def _held(results: Results, summary: RunSummary) -> detection.HeldWords:
         np.array([word in released for word in words], bool),
         summary.algorithm.parameters.max_depth,
         summary.at_length,
+        summary.algorithm.alphabet.spelled,
     )
 
 
@@ -153,7 +154,8 @@ def _is_all(results: Results, algorithm: ldp_triehh.LdpTrieHH) -> bool:
         ldp_triehh_results.LEAST_CHARACTERS, algorithm.parameters.max_depth + 1
     )
     held = algorithm.population.words.to_pylist()
-    return released.issuperset(word for word in held if len(word) in lengths)
+    spelled = algorithm.alphabet.spelled
+    return released.issuperset(word for word in held if len(spelled(word)) in lengths)
 
 
 def _found(results: Results) -> str:

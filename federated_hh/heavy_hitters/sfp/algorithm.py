@@ -29,6 +29,7 @@ from federated_hh.heavy_hitters import selection
 from federated_hh.heavy_hitters.sfp import options as sfp_options
 from federated_hh.populations import population
 from federated_hh.populations.columns import client_words
+from federated_hh.populations.languages import hangul
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import sketch_plan
 from federated_hh.randomizers import count_mean_sketch, local_randomizer
@@ -114,6 +115,16 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         self.clients = clients
         self.options = options
         self.alphabet = alphabet
+        num_items = (
+            options.num_positions * options.num_word_hashes * alphabet.num_symbols**2
+        )
+        if num_items > _MAX_ITEMS:
+            raise ValueError(
+                f"num_word_hashes is {options.num_word_hashes:,}: with "
+                f"{alphabet.num_symbols:,} symbols and {options.num_positions} "
+                f"positions it makes {num_items:,} fragments; at most {_MAX_ITEMS:,} "
+                "are possible. Give fewer, or a smaller alphabet (--alphabet)"
+            )
         self.sketch = count_mean_sketch.CountMeanSketch(
             options.epsilon,
             options.num_word_hashes * alphabet.num_symbols**2,
@@ -121,14 +132,6 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
             num_cells=options.num_cells,
             hash_seed=options.hash_seed,
         )
-        num_items = options.num_positions * self.sketch.domain_size
-        if num_items > _MAX_ITEMS:
-            raise ValueError(
-                f"num_word_hashes is {options.num_word_hashes:,}: with "
-                f"{alphabet.num_symbols:,} symbols and {options.num_positions} "
-                f"positions it makes {num_items:,} fragments; at most {_MAX_ITEMS:,} "
-                "are possible"
-            )
         num_cells = options.num_positions * math.prod(self.sketch.sketch_shape)
         if num_cells > _MAX_CELLS:
             raise ValueError(
@@ -275,14 +278,15 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         for _, pairs in sorted(by_hash.items()):
             for chosen in itertools.product(*pairs):
                 text = "".join(map(self._text, chosen))
-                found[text.partition(_END)[0]] = None
+                found[hangul.syllables(text.partition(_END)[0])] = None
         found.pop("", None)
         return tuple(found)
 
     def _text(self, pair: int) -> str:
         """Returns the characters of a fragment, the end symbol as NUL."""
         symbols = divmod(int(pair), self.alphabet.num_symbols)
-        return "".join((self.alphabet.characters + _END)[symbol] for symbol in symbols)
+        characters = self.alphabet.characters + _END
+        return hangul.syllables("".join(characters[symbol] for symbol in symbols))
 
     def _largest(self, sketch: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the T items of one position with the largest estimates, and these."""

@@ -74,7 +74,8 @@ class TrieHHOptions:
     max_length: int = option(
         10,
         "The most symbols of a word, its end symbol included, and the most rounds (L). "
-        "Longer words vote with their first symbols and are never completed.",
+        "Longer words vote with their first symbols and are never completed. A Hangul "
+        "syllable has a symbol for each of its two or three letters.",
         least=2,
         most=1000,
         why="a word has a character and its end symbol",

@@ -91,8 +91,9 @@ def _discovery(
     table = evaluation.discovery_rates(found, truth, _NUM_LISTED)
     words = [algorithm.population.word(i) for i in table.pop("word_id")]
     table.insert(0, "word", words)
-    table["fits"] = [len(word) < algorithm.parameters.max_length for word in words]
-    table["predicted_rate"] = _predicted_rates(algorithm, words, truth)
+    spelled = list(map(algorithm.alphabet.spelled, words))
+    table["fits"] = [len(word) < algorithm.parameters.max_length for word in spelled]
+    table["predicted_rate"] = _predicted_rates(algorithm, spelled, truth)
     if algorithm.word_selection is selection.WordSelection.MOST_FREQUENT:
         table["worst_case_rate"] = triehh_privacy.worst_case_discovery_rate(
             table["true_count"].to_numpy(np.int64), algorithm.parameters
@@ -113,6 +114,7 @@ def _predicted_rates(
     for word, count in zip(
         algorithm.population.words.to_pylist(), truth.counts.tolist(), strict=True
     ):
+        word = algorithm.alphabet.spelled(word)
         for prefix in _prefixes(word, algorithm.parameters.max_length):
             if prefix not in holders:
                 break  # nor is a longer one
@@ -237,6 +239,7 @@ def _held(
         table["word"].isin(first["word"]).to_numpy(),
         algorithm.parameters.max_length - 1,
         at_length,
+        algorithm.alphabet.spelled,
     )
 
 

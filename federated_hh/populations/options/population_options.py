@@ -6,13 +6,18 @@ Imports nothing heavy, so that flags can be parsed and wrong ones refused at onc
 import dataclasses
 import functools
 import os
+import re
 from typing import Any
 
 from federated_hh.options.fields import OptionError, check, option
-from federated_hh.populations.languages import tokenizers, words
+from federated_hh.populations.languages import hangul, languages, tokenizers, words
 from federated_hh.populations.options import file_options
 
 SYNTHETIC = "synthetic"
+# A dictionary that begins so is the most frequent words of the language.
+WORDFREQ = "wordfreq:"
+# A vocabulary that begins so is counted on the text of a file.
+TEXT = "text:"
 # Flags that name files, made independent of the working directory.
 PATH_FLAGS = (
     "population",
@@ -72,6 +77,15 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         "'posts-*.jsonl.xz' (in quotes), a directory, or several with commas between.",
         flag="population",
     )
+    language: str = option(
+        languages.DEFAULT,
+        "Language of the clients: a code such as de, hi, ko or ru. It gives the "
+        "alphabet, the default vocabulary, the synthetic population and the keyboard "
+        "layout, from wordfreq's public word frequencies; flags for these win over it. "
+        "'auto' takes the language that the first rows of --population are in, and "
+        "says which; no guarantee covers that choice. The codes: "
+        f"{', '.join(languages.codes())}.",
+    )
     tokenizer: str = _words_option(
         tokenizers.DEFAULT,
         "Rule that cuts text into words. 'words': words by Unicode's rules, as the "
@@ -84,9 +98,10 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
     alphabet: str | None = _words_option(
         None,
         "The characters that words may have, written one after the other; by default "
-        "those of the tokenizer. LDP TrieHH's prefixes have the 100 characters of "
-        "string.printable by default, so that noise can release a word such as ~ZA, "
-        "which no client can have.",
+        "those of the tokenizer, with the letters of --language. A Hangul syllable "
+        "counts as its two or three letters (jamo). LDP TrieHH's prefixes have the 100 "
+        "characters of string.printable in English, so that noise can release a word "
+        "such as ~ZA, which no client can have.",
     )
     out_of_alphabet: str = _words_option(
         "drop",
@@ -99,7 +114,8 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
         "out, whatever their case: what remains is out of vocabulary. Such as "
         "/usr/share/dict/american-english of Debian's package wamerican; "
-        "docs/guide/your_data.md has further sources.",
+        "docs/guide/your_data.md has further sources. Or wordfreq:N, the N most "
+        "frequent words of --language.",
     )
     only_words: str | None = _words_option(
         None,
@@ -163,8 +179,8 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
     )
     common_words: str | None = _synthetic_words_option(
         None,
-        "Synthetic population: list of words in place of English: a word a line, or "
-        "word<TAB>count; UTF-8, also .gz, .xz, .zst. It goes through the tokenizer, "
+        "Synthetic population: list of words in place of --language's: a word a line, "
+        "or word<TAB>count; UTF-8, also .gz, .xz, .zst. It goes through the tokenizer, "
         "the alphabet and the known words.",
     )
     common_law: str = _synthetic_words_option(
@@ -219,6 +235,7 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         check(self)
         self._check_words_law()
         self._check_source()
+        self._check_language()
         self._check_columns()
         self._check_words()
 
@@ -229,13 +246,23 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
 
     @property
     def characters(self) -> str:
-        """The characters that words may have: the alphabet's, or the tokenizer's."""
-        return self.alphabet or self.word_tokenizer.alphabet
+        """The characters that words may have, Hangul as jamo; see `alphabet_with`."""
+        return self.alphabet_with(self.word_tokenizer)
 
     @property
     def word_tokenizer(self) -> tokenizers.Tokenizer:
         """The tokenizer that the options name, with the options of words."""
         return tokenizers.get_tokenizer(self.tokenizer, self)
+
+    def alphabet_with(self, tokenizer: tokenizers.Tokenizer) -> str:
+        """Returns the characters that words may have, Hangul as jamo.
+
+        Args:
+            tokenizer: Its alphabet, with the language's letters, is the default.
+        """
+        if self.alphabet:
+            return hangul.alphabet(self.alphabet)
+        return languages.alphabet(self.language, tokenizer.alphabet)
 
     @classmethod
     def names(cls, contents: str) -> list[str]:
@@ -269,6 +296,7 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
                 and getattr(self, field.name) == field.default
             )
             and field.name not in words.OPTION_NAMES
+            and not (field.name == "language" and self._has_no_language(contents))
         }
         # What later versions added is left out where it changes nothing.
         if not self.is_synthetic or (contents == "words" and self._reads_words()):
@@ -277,6 +305,10 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
 
     def _reads_words(self) -> bool:
         return bool(self.known_words or self.only_words or self.common_words)
+
+    def _has_no_language(self, contents: str) -> bool:
+        is_encoded = contents == "sentences" and not self.is_synthetic
+        return self.language == languages.DEFAULT or is_encoded
 
     def _check_words_law(self) -> None:
         mean, sigma = self.mean_words_per_client, self.words_per_client_sigma
@@ -302,6 +334,22 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
                     f"{{{whose}_concentration=}}: has to be above minus the discount, "
                     f"{{{whose}_discount=}}",
                 )
+
+    def _check_language(self) -> None:
+        try:
+            if self.language != languages.AUTO:
+                languages.get(self.language)
+            elif self.is_synthetic:
+                raise ValueError("needs a file of text (--population); name a language")
+        except ValueError as error:
+            raise OptionError(self, "{language=}: {why}", why=error) from None
+        known = self.known_words or ""
+        if known.startswith(WORDFREQ) and not re.fullmatch(
+            WORDFREQ + "[1-9][0-9]{0,8}", known
+        ):
+            raise OptionError(
+                self, "{known_words=}: has to have a number of words, as wordfreq:50000"
+            )
 
     def _check_source(self) -> None:
         if not self.source.strip():
@@ -350,7 +398,10 @@ def absolute_path(path: str) -> str:
     """Returns a path flag's value with the same meaning in any directory.
 
     Args:
-        path: A path, or "synthetic"; a blank value is kept, to be refused later.
+        path: A path, or "synthetic", "wordfreq:N" or "text:PATH"; a blank value is
+            kept, to be refused later.
     """
-    is_path = path.strip() and path != SYNTHETIC
+    if path.startswith(TEXT):
+        return TEXT + os.path.abspath(path.removeprefix(TEXT))
+    is_path = path.strip() and path != SYNTHETIC and not path.startswith(WORDFREQ)
     return os.path.abspath(path) if is_path else path

@@ -83,8 +83,8 @@ def from_client_data(
     if isinstance(tokenizer, str):
         tokenizer = tokenizers.get_tokenizer(tokenizer, options)
     table = word_table.WordTable(
-        alphabet=options.alphabet or tokenizer.alphabet,
-        known_words=word_table.read_dictionary(options.known_words),
+        alphabet=options.alphabet_with(tokenizer),
+        known_words=word_table.read_dictionary(options.known_words, options.language),
         refuse=options.out_of_alphabet == "refuse",
         only_words=word_table.read_dictionary(options.only_words),
     )
@@ -104,7 +104,7 @@ def from_client_data(
                 builder.add(fields.Rows([number] * size, [client_id] * size, batch))
             bar.set(number)
         metadata = builder.finish(options.empty_clients)
-        metadata["alphabet"] = options.alphabet or tokenizer.alphabet
+        metadata["alphabet"] = options.alphabet_with(tokenizer)
         metadata["source"] = {"kind": "client_data", "tokenizer": tokenizer.name}
         writer.finish(metadata.pop("client_ids"), metadata)
     return client_words.ClientWords.open(directory)

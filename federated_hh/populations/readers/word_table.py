@@ -1,6 +1,7 @@
 """The distinct words of a population, and which words are left out of it."""
 
 import collections
+import itertools
 import os
 from collections.abc import Set
 from typing import Any
@@ -9,7 +10,9 @@ import numpy as np
 
 from federated_hh.files import verified_files
 from federated_hh.populations.columns import left_out
+from federated_hh.populations.languages import hangul, languages
 from federated_hh.populations.languages import words as words_lib
+from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import opening
 
 # Codes of dropped words, instead of an id.
@@ -24,11 +27,15 @@ REASONS = {
 _MAX_OFFENDERS = 5
 
 
-def read_dictionary(path: str | None) -> frozenset[str]:
+def read_dictionary(
+    path: str | None, language: str = languages.DEFAULT
+) -> frozenset[str]:
     """Reads a dictionary: one word a line, UTF-8, possibly compressed.
 
     Args:
-        path: The file (.gz, .xz and .zst are decompressed), or None for no dictionary.
+        path: The file (.gz, .xz and .zst are decompressed), or None for no dictionary,
+            or wordfreq:N for the N most frequent words of the language.
+        language: The language's code.
 
     Returns:
         The words, as `languages.words.folded` has them, without white space around.
@@ -38,6 +45,9 @@ def read_dictionary(path: str | None) -> frozenset[str]:
     """
     if path is None:
         return frozenset()
+    if path.startswith(population_options.WORDFREQ):
+        number = int(path.removeprefix(population_options.WORDFREQ))
+        return frozenset(itertools.islice(languages.words(language), number))
     path = os.path.expanduser(path)
     words = set()
     with opening.open_text(path, "utf-8") as lines:
@@ -87,11 +97,12 @@ class WordTable:
         """Makes an empty table.
 
         Args:
-            alphabet: The characters that words may have.
+            alphabet: The characters that words may have; jamo for Hangul.
             known_words: Words that are left out, from `read_dictionary`.
             refuse: Whether a word with another character is an error.
             only_words: Words that are kept alone, likewise; empty for all.
         """
+        alphabet = hangul.alphabet(alphabet)
         self._given = alphabet
         self._alphabet = "".join(sorted(set(alphabet)))
         self._characters = frozenset(alphabet)
@@ -193,9 +204,10 @@ class WordTable:
             return code
         if not word or not isinstance(word, str):
             raise NotAWordError(word)
-        if word.strip(self._alphabet):
+        spelled = hangul.letters(word)
+        if spelled.strip(self._alphabet):
             # Not remembered: there can be very many, each seen once.
-            self._missing.update(set(word) - self._characters)
+            self._missing.update(set(spelled) - self._characters)
             return OUT_OF_ALPHABET
         folded = words_lib.folded(word)
         if folded in self._known_words:

@@ -1,11 +1,12 @@
-"""Synthetic English: clients who type words at the frequencies of real English.
+"""Synthetic words: clients who type at the frequencies of a real language.
 
 Each client types T words, independently of the others, where T is log-normal, rounded
 up, and at most 100,000. Typed text is cut and filtered like a file's text. The kept
 words are drawn independently from a law that all clients share, by default the
-frequencies of the large English list of the wordfreq package (318,465 words of books,
-subtitles, news, web pages, Twitter and Reddit); see `common_law`. Or clients have
-habits: a client's words are a Pitman-Yor process over the common law; see `pitman_yor`.
+frequencies of the language's list of the wordfreq package (of English, 318,465 words
+of books, subtitles, news, web pages, Twitter and Reddit); see `common_law`. Or clients
+have habits: a client's words are a Pitman-Yor process over the common law; see
+`pitman_yor`.
 """
 
 import math
@@ -21,7 +22,7 @@ from federated_hh.populations.columns import (
     packed_entries,
     raw_columns,
 )
-from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.languages import languages, tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import kept_words, word_table
 from federated_hh.populations.synthetic import (
@@ -255,7 +256,7 @@ def build(
         )
 
     def keep() -> kept_words.KeptWords:
-        listed = word_list.english()
+        listed = languages.words(options.language)
         if options.common_words:
             listed = word_list.read(
                 options.common_words, options.common_law == "frequencies"
@@ -282,7 +283,8 @@ def build(
 
     writer.set_words(kept.words)
     chunks = math.ceil(num_clients / chunk_size)
-    with progress.Progress("Drawing synthetic English", num_clients, "clients") as bar:
+    title = f"Drawing synthetic {languages.get(options.language).name}"
+    with progress.Progress(title, num_clients, "clients") as bar:
         for index, chunk in enumerate(ordered_work.in_order(draw, chunks, threads)):
             rows, chunk_dropped = chunk
             dropped += chunk_dropped

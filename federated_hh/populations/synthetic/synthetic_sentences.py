@@ -1,6 +1,6 @@
 """Synthetic sentences: a language with context to learn, of known distribution.
 
-Words are those of the English list (`word_list.english`), as far as a sentence
+Words are those of the language's list (`languages.words`), as far as a sentence
 tokenizer leaves them whole, with their frequencies q. A sentence has N words, where
 
     P(N = n) = (1 - p)^(n - 1) p,   p = 1 / mean_sentence_words,
@@ -28,9 +28,9 @@ import pyarrow as pa
 
 from federated_hh.files import freed_memory, memory, progress, verified_files
 from federated_hh.populations.columns import client_text
-from federated_hh.populations.languages import sentence_tokenizers, words
+from federated_hh.populations.languages import languages, sentence_tokenizers, words
 from federated_hh.populations.options import population_options
-from federated_hh.populations.synthetic import alias_table, synthetic_english, word_list
+from federated_hh.populations.synthetic import alias_table, synthetic_english
 from federated_hh.randomness import streams
 
 # Clients per chunk. A change changes the populations of a given seed.
@@ -89,20 +89,22 @@ class SyntheticLanguage:
         ).reshape(shape)
 
     @classmethod
-    def english(
+    def of_words(
         cls,
         options: population_options.LanguageOptions,
         seed: int,
         tokenizer: sentence_tokenizers.SentenceTokenizer,
+        code: str = languages.DEFAULT,
     ) -> Self:
-        """Returns the language of the words of English.
+        """Returns the synthetic language of a real language's words.
 
         Args:
             options: Options of the language.
             seed: Seed, as in the constructor.
             tokenizer: Words that it would cut or change are left out.
+            code: The real language's code.
         """
-        frequencies = _english_frequencies(tokenizer)
+        frequencies = _frequencies(tokenizer, code)
         return cls(
             list(frequencies), np.array(list(frequencies.values())), options, seed
         )
@@ -153,14 +155,15 @@ class SyntheticLanguage:
 
 
 @freed_memory.cached(maxsize=2)
-def _english_frequencies(
-    tokenizer: sentence_tokenizers.SentenceTokenizer,
+def _frequencies(
+    tokenizer: sentence_tokenizers.SentenceTokenizer, code: str
 ) -> Mapping[str, float]:
     return {
         word: frequency
-        for word, frequency in word_list.english().items()
-        # Those with marks are of other languages.
-        if tokenizer.split(word) == [[word]] and not words.has_marks(word)
+        for word, frequency in languages.words(code).items()
+        # English words with marks are of other languages.
+        if tokenizer.split(word) == [[word]]
+        and not (code == languages.DEFAULT and words.has_marks(word))
     }
 
 

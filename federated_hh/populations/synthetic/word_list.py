@@ -1,39 +1,9 @@
-"""The lists of words that synthetic clients type."""
+"""A user's list of words for synthetic clients to type."""
 
 import os
-import re
-import types
-from collections.abc import Mapping
 
-from federated_hh.files import freed_memory, verified_files
+from federated_hh.files import verified_files
 from federated_hh.populations.readers import opening
-
-# The English list has all numbers of as many digits as one: "0000" is a year.
-_NUMBER = re.compile("[0-9][0-9.,]")
-
-
-@freed_memory.cached(maxsize=1)
-def english() -> Mapping[str, float]:
-    """Returns the words of English with frequencies, the most frequent first.
-
-    They are those of the wordfreq package's large list but for its 2,715 classes of
-    numbers, such as `0000` for all of four digits, which nobody types.
-    """
-    listed = all_english().items()
-    return types.MappingProxyType(
-        {word: n for word, n in listed if not _NUMBER.search(word)}
-    )
-
-
-def all_english() -> dict[str, float]:
-    """Returns the wordfreq package's large list: shares of words, numbers included."""
-    import wordfreq  # here: it takes a while to import
-
-    frequencies = wordfreq.get_frequency_dict("en", wordlist="large")
-    # The package would keep its lists, some 40 MB, for as long as the program runs.
-    wordfreq.get_frequency_dict.cache_clear()
-    wordfreq.get_frequency_list.cache_clear()
-    return frequencies
 
 
 def read(path: str, needs_counts: bool) -> dict[str, float]:

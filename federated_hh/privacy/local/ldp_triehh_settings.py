@@ -31,7 +31,8 @@ class LdpTrieHHSettings:
     )
     max_depth: int = option(
         15,
-        "Levels of a pass (D), and the most characters of a word that can be found.",
+        "Levels of a pass (D), and the most characters of a word that can be found. A "
+        "Hangul syllable has two or three.",
         least=1,
         most=1000,
     )

@@ -109,6 +109,7 @@ class HeldWords:
         found: bool, shape [words]: whether it was found.
         longest: Characters of the longest word that the run can find.
         at: Returns the setting that finds words of up to so many characters.
+        spelled: Returns a word's characters as they are found: with jamo for Hangul.
     """
 
     words: Sequence[str]
@@ -116,6 +117,12 @@ class HeldWords:
     found: np.ndarray
     longest: int
     at: Callable[[int], Alternative]
+    spelled: Callable[[str], str] = str
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The characters of each word: int64 [words]."""
+        return np.array([len(self.spelled(word)) for word in self.words], np.int64)
 
     def better(self, share: float, probability: float) -> tuple[int, str]:
         """Returns how many more words a longer setting finds, and a sentence on it.
@@ -127,7 +134,7 @@ class HeldWords:
         Returns:
             (0, "") where no longer setting finds more.
         """
-        lengths = np.array([len(word) for word in self.words], np.int64)
+        lengths = self.lengths
         is_long = lengths > self.longest
         wanted = lengths[is_long & (self.shares >= share)]
         if not len(wanted):
@@ -271,7 +278,7 @@ def advice(
     ]
     better.sort(key=lambda row: row["share"])
     if longer > 0 and held is not None:
-        is_short = np.array([len(word) <= held.longest for word in held.words])
+        is_short = held.lengths <= held.longest
         missed = held.shares[is_short & ~held.found]
         if longer > max((sum(missed >= row["share"]) for row in better), default=0):
             return text

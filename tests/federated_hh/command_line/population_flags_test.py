@@ -59,6 +59,7 @@ class PopulationFlagsTest(parameterized.TestCase):
             "normalize_users": True,
             "delimiter": ";",
             "population_split": "train",
+            "language": "de",
             "tokenizer": "whitespace",
             "alphabet": "xyz",
             "out_of_alphabet": "refuse",

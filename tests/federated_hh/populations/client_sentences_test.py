@@ -128,7 +128,7 @@ class ClientSentencesTest(absltest.TestCase):
         path = _SHARED / "blog-authorship" / "posts-00-of-16.jsonl.xz"
         if not path.exists():
             self.skipTest(f"{path} is not there")
-        words = vocabulary.Vocabulary.from_english(10_000)
+        words = vocabulary.Vocabulary.of_language(10_000)
         text, _ = self._prepare(words, source=str(path))
         # A sixteenth of 19,320 bloggers with 2,741 words each.
         self.assertBetween(text.num_clients, 1000, 1400)

@@ -61,7 +61,7 @@ class VocabularyTest(parameterized.TestCase):
             vocabulary.Vocabulary.read(self.directory / "none.txt")
 
     def test_english(self):
-        words = vocabulary.Vocabulary.from_english(1000)
+        words = vocabulary.Vocabulary.of_language(1000)
         self.assertLen(words.words, 1000)
         self.assertEqual(words.words[0], "the")
         self.assertContainsSubset({"you", "i", "don't", "because"}, words.words)
@@ -69,7 +69,7 @@ class VocabularyTest(parameterized.TestCase):
         self.assertEqual(split(" ".join(words.words)), [list(words.words)])
         for size in (0, 100_001):
             with self.assertRaisesRegex(ValueError, "at least 1 and at most 100000"):
-                vocabulary.Vocabulary.from_english(size)
+                vocabulary.Vocabulary.of_language(size)
 
     def test_public_text(self):
         path = self.directory / "public.jsonl"
@@ -87,6 +87,26 @@ class VocabularyTest(parameterized.TestCase):
             vocabulary.Vocabulary.from_public_text(options, tokenizer, 6)
         with self.assertRaisesRegex(ValueError, "size is 0"):
             vocabulary.Vocabulary.from_public_text(options, tokenizer, 0)
+
+    def test_another_language(self):
+        words = vocabulary.Vocabulary.of_language(100, "de")
+        self.assertEqual(words.words[:4], ("die", "der", "und", "in"))
+        self.assertEqual(words.language, "de")
+        with self.assertRaisesRegex(ValueError, "list of Vietnamese has .* words"):
+            vocabulary.Vocabulary.of_language(100_000, "vi")
+
+    def test_public_text_without_users(self):
+        folder = pathlib.Path(self.create_tempdir().full_path)
+        (folder / "a.txt").write_text("Der Hund. Der Tag\nder Hund\n")
+        (folder / "a.csv").write_text("text\nDer Hund. Der Tag\nder Hund\n")
+        tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
+        for name in ("a.txt", "a.csv"):
+            options = population_options.PopulationOptions(
+                source=str(folder / name), language="de"
+            )
+            words = vocabulary.Vocabulary.from_public_text(options, tokenizer, 2)
+            self.assertEqual(words.words, ("der", "hund"))
+            self.assertEqual(words.language, "de")
 
 
 if __name__ == "__main__":

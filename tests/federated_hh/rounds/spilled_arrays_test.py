@@ -13,7 +13,7 @@ import psutil
 from absl.testing import absltest
 
 from federated_hh.files import freed_memory
-from federated_hh.populations.synthetic import word_list
+from federated_hh.populations.languages import languages
 from federated_hh.randomness import integer_noise, noise_keys
 from federated_hh.rounds import experiment, steps
 from federated_hh.run_directory import files as run_files
@@ -144,7 +144,7 @@ class RunTest(absltest.TestCase):
         # The algorithm's step, whose arrays are as large, finds room.
         in_order(steps, "spilled")
         in_order(sums, "update")
-        word_list.english()
+        languages.words()
         folder = pathlib.Path(self.create_tempdir().full_path) / "run"
         with mock.patch.object(steps.Steps, "update", watched):
             done = experiment.run_experiment(sums, folder, seed=1, noise_key=key)
@@ -152,7 +152,7 @@ class RunTest(absltest.TestCase):
         self.assertEqual(seen, [[True] * n for n in (0, 2, 2, 4, 2, 4)])
         self.assertEqual(order, ["spilled", "update"] * 6)
         # What only the preparation of data needed is not in memory either.
-        self.assertEqual(word_list.english.cache_info().currsize, 0)
+        self.assertEqual(languages.words.cache_info().currsize, 0)
 
     def test_a_resumed_run_holds_no_more(self):
         sums, key = contract_cases.LongSums("a", "a"), noise_keys.NoiseKey.of_seed(1)

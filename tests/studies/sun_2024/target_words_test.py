@@ -5,8 +5,8 @@ import pathlib
 from absl.testing import absltest, parameterized
 
 from federated_hh.populations import population
+from federated_hh.populations.languages import languages
 from federated_hh.populations.options import population_options
-from federated_hh.populations.synthetic import word_list
 from studies.sun_2024 import target_words
 
 
@@ -14,7 +14,7 @@ class TargetWordsTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.frequencies = word_list.english()
+        cls.frequencies = languages.words()
 
     @parameterized.parameters((0.05, None), (0.5, None), (0.01, 20_000), (0.05, 50_000))
     def test_targets_are_the_rarest_words_of_the_share(self, share, size):

@@ -166,10 +166,10 @@ class BestPossibleTest(parameterized.TestCase):
         # The law's own loss on 40,000 sentences, whose mean has to be within six
         # standard errors: false alarms 2e-9.
         options = population_options.LanguageOptions(context_words=300)
-        language = synthetic_sentences.SyntheticLanguage.english(
+        language = synthetic_sentences.SyntheticLanguage.of_words(
             options, 3, sentence_tokenizers.get_sentence_tokenizer("keyboard")
         )
-        vocabulary = vocabulary_lib.Vocabulary.from_english(500)
+        vocabulary = vocabulary_lib.Vocabulary.of_language(500)
         tokens = np.array(vocabulary.encode(language.words))
         found = best_possible.best_possible(language, vocabulary, max_words=6)
         random = np.random.default_rng(7)

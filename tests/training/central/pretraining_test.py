@@ -46,7 +46,7 @@ _NOT_HERE |= {"vocabulary", "vocabulary_size", "model", "initial_model", "onednn
 class PretrainingTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
-        self.words = vocabulary.Vocabulary.from_english(common.NUM_TOKENS - 4)
+        self.words = vocabulary.Vocabulary.of_language(common.NUM_TOKENS - 4)
         self.scratch = self.enterContext(tempfile.TemporaryDirectory())
         self.clients = held_out.Clients.split(20, 4, seed=1)
 

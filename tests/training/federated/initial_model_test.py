@@ -50,7 +50,7 @@ class Doubling(algorithm.Algorithm):
 
 class PublicBiasTest(parameterized.TestCase):
     def test_probabilities(self):
-        words = vocabulary.Vocabulary.from_english(500)
+        words = vocabulary.Vocabulary.of_language(500)
         found = initial_model.public_probabilities(words)
         self.assertAlmostEqual(found.sum(), 1.0, places=12)
         self.assertTrue(np.all(found > 0))
@@ -81,7 +81,7 @@ class PublicBiasTest(parameterized.TestCase):
             initial_model.public_probabilities(mostly, others_are_rare=True)
 
     def test_a_model_without_context_says_the_public_probabilities(self):
-        words = vocabulary.Vocabulary.from_english(20)
+        words = vocabulary.Vocabulary.of_language(20)
         language_model = model.cifg_language_model(words.num_tokens, num_units=5)
         first = language_model.initial_weights(1)
         weights = initial_model.with_public_bias(first, words)
@@ -181,7 +181,7 @@ class InitialModelTest(parameterized.TestCase):
         self.assertIn(path, warm.public_data)
         self.assertIn(digest[:16], warm.public_data)
         self.assertIn("not counted here", warm.public_data)
-        words = vocabulary.Vocabulary.from_english(4)
+        words = vocabulary.Vocabulary.of_language(4)
         public = initial_model.beginning(own, words, None, has_public_bias=True)
         self.assertIn("bias", public.public_data)
         np.testing.assert_allclose(np.exp(public.weights["output_bias"]).sum(), 1, 1e-5)

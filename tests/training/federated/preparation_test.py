@@ -80,7 +80,7 @@ class PreparationTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.words = vocabulary.Vocabulary.from_english(common.NUM_TOKENS - 4)
+        cls.words = vocabulary.Vocabulary.of_language(common.NUM_TOKENS - 4)
         scratch = cls.enterClassContext(tempfile.TemporaryDirectory())
         cls.text = client_text.ClientText.from_rows(
             f"{scratch}/text", [(str(i), [[4, 5, 6]]) for i in range(400)]

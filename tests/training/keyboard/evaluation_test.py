@@ -77,7 +77,7 @@ class KeyboardEvaluationTest(parameterized.TestCase):
         prior = np.log([1e-30] * 4 + [1 / len(_WORDS)] * len(_WORDS))
         typist = keyboard_typing.TouchTypist(
             vocabulary.Vocabulary(_WORDS),
-            keyboard_layout.KeyboardLayout.qwerty(),
+            keyboard_layout.KeyboardLayout.built_in(),
             keyboard_options.TouchOptions(**touches),
             prior,
         )

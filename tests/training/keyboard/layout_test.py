@@ -6,6 +6,7 @@ import pathlib
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from federated_hh.populations.languages import languages
 from training.keyboard import layout as keyboard_layout
 
 
@@ -16,7 +17,7 @@ class KeyboardLayoutTest(parameterized.TestCase):
         return keyboard_layout.KeyboardLayout.read(path)
 
     def test_qwerty(self):
-        layout = keyboard_layout.KeyboardLayout.qwerty()
+        layout = keyboard_layout.KeyboardLayout.built_in()
         keys = "1234567890qwertyuiopasdfghjkl'zxcvbnm"
         centers = layout.centers_of(keys)
         self.assertLen({tuple(center) for center in centers}, len(keys))
@@ -32,7 +33,7 @@ class KeyboardLayoutTest(parameterized.TestCase):
         self.assertFalse(layout.can_type("жить"))
 
     def test_a_letter_with_marks_is_on_the_plain_ones_key(self):
-        layout = keyboard_layout.KeyboardLayout.qwerty()
+        layout = keyboard_layout.KeyboardLayout.built_in()
         np.testing.assert_array_equal(layout.centers_of("éå"), layout.centers_of("ea"))
         own = keyboard_layout.KeyboardLayout("own", {"e": (0, 0), "é": (5, 2)})
         np.testing.assert_array_equal(own.centers_of("éeè"), [[5, 2], [0, 0], [0, 0]])
@@ -42,7 +43,7 @@ class KeyboardLayoutTest(parameterized.TestCase):
         np.testing.assert_array_equal(layout.centers_of("xя"), [[-2, 0], [0, 1.5]])
 
     def test_a_character_without_key_is_named(self):
-        layout = keyboard_layout.KeyboardLayout.qwerty()
+        layout = keyboard_layout.KeyboardLayout.built_in()
         with self.assertRaisesRegex(ValueError, "no key for 'ж' of the word 'жaж'"):
             layout.centers_of("жaж")
         with self.assertRaisesRegex(
@@ -52,6 +53,38 @@ class KeyboardLayoutTest(parameterized.TestCase):
         ):
             layout.check_has(["das", "daß", "щи"])
         layout.check_has(["das"])
+
+    @parameterized.parameters(*languages.codes())
+    def test_a_languages_layout_types_its_words(self, code):
+        if languages.get(code).layout is None:
+            with self.assertRaisesRegex(ValueError, "no built-in layout; give"):
+                keyboard_layout.KeyboardLayout.of(None, code)
+            return
+        layout = keyboard_layout.KeyboardLayout.of(None, code)
+        layout._check_unit()
+        self.assertEmpty([c for c in languages.letters(code) if c not in layout])
+        words = list(languages.words(code))[:1000]
+        self.assertGreater(sum(map(layout.can_type, words)), 980)
+
+    @parameterized.parameters(
+        ("de", "z", "qwertz_german"), ("fr", "a", "azerty"), ("el", "ς", "greek")
+    )
+    def test_places_of_keys(self, code, key, name):
+        layout = keyboard_layout.KeyboardLayout.of(None, code)
+        self.assertEqual(layout.name, name.upper())
+        self.assertEqual(layout.centers_of(key)[0, 1], 1)
+        by_name = keyboard_layout.KeyboardLayout.of(name, "en")
+        np.testing.assert_array_equal(layout.centers_of(key), by_name.centers_of(key))
+
+    def test_letters_behind_others(self):
+        hindi = keyboard_layout.KeyboardLayout.of(None, "hi")
+        np.testing.assert_array_equal(hindi.centers_of("आ०"), hindi.centers_of("ा0"))
+        korean = keyboard_layout.KeyboardLayout.of(None, "ko")
+        keys = korean.centers_of("ㄱㅏㅂㅅㅇㅗㅏㅅ")
+        np.testing.assert_array_equal(korean.centers_of("값왔"), keys)
+        arabic = keyboard_layout.KeyboardLayout.of(None, "ar")
+        marked = arabic.centers_of("ب\u064e")
+        np.testing.assert_array_equal(marked, arabic.centers_of("ب"))
 
     @parameterized.parameters(
         (b"{", "it has to be JSON such as"),

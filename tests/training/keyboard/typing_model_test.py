@@ -42,7 +42,7 @@ def _log_prior(words, probabilities):
 def _typist(words, probabilities, layout=None, **changes):
     return keyboard_typing.TouchTypist(
         vocabulary.Vocabulary(words),
-        layout or keyboard_layout.KeyboardLayout.qwerty(),
+        layout or keyboard_layout.KeyboardLayout.built_in(),
         _options(**changes),
         _log_prior(words, probabilities),
     )
@@ -91,7 +91,7 @@ class TouchTypistTest(parameterized.TestCase):
 
     def _tried(self, typist, words, prior, wanted, client, seed, stddev):
         """Every word of the right length at every place, the best ones first."""
-        layout = keyboard_layout.KeyboardLayout.qwerty()
+        layout = keyboard_layout.KeyboardLayout.built_in()
         total = sum(len(words[token - 4]) for token in wanted)
         errors = streams.generator(seed, "touches", client).standard_normal((total, 2))
         for token in wanted:

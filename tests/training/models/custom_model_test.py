@@ -336,7 +336,7 @@ class CustomModelTest(parameterized.TestCase):
         kept = initial_model.read(out)
         self.assertEqual(exported.fingerprint, kept.fingerprint)
         # What the exported model says is what the equations say.
-        words = vocabulary_lib.Vocabulary.from_english(50)
+        words = vocabulary_lib.Vocabulary.of_language(50)
         token = words.encode(["you"])[0]
         logits = gru_by_hand(exported.weights.values(), np.array([[2, token]]))[0, 1]
         expected = np.exp(logits) / np.exp(logits).sum()

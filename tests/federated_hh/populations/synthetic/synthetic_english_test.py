@@ -17,7 +17,7 @@ from scipy import stats
 
 from federated_hh.files import freed_memory, verified_files
 from federated_hh.populations.columns import client_words, column_writer
-from federated_hh.populations.languages import tokenizers
+from federated_hh.populations.languages import languages, tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import kept_words, word_table
 from federated_hh.populations.synthetic import (
@@ -25,7 +25,6 @@ from federated_hh.populations.synthetic import (
     common_law,
     pitman_yor,
     synthetic_english,
-    word_list,
 )
 
 _FALSE_ALARM = 1e-7
@@ -110,7 +109,7 @@ class WordsPerClientTest(parameterized.TestCase):
 class WordListTest(absltest.TestCase):
     def test_numbers_are_no_words_of_english(self):
         listed = wordfreq.get_frequency_dict("en", "large")
-        words = word_list.english()
+        words = languages.words()
         left_out = listed.keys() - words.keys()
         self.assertContainsSubset(["00", "0000", "0,000", "0.0", "00th"], left_out)
         self.assertContainsSubset(["1", "mp3", "4th", "o'clock", "the"], words)
@@ -121,11 +120,11 @@ class WordListTest(absltest.TestCase):
 
     def test_lists_are_kept_until_data_are_prepared(self):
         wordfreq.get_frequency_dict("en", "large")
-        words = word_list.english()
-        self.assertIs(word_list.english(), words)
+        words = languages.words()
+        self.assertIs(languages.words(), words)
         freed_memory.forget()
-        self.assertIsNot(word_list.english(), words)
-        self.assertEqual(word_list.english(), words)
+        self.assertIsNot(languages.words(), words)
+        self.assertEqual(languages.words(), words)
         # The package itself keeps nothing.
         for kept in (wordfreq.get_frequency_dict, wordfreq.get_frequency_list):
             self.assertEqual(kept.cache_info().currsize, 0)
@@ -177,7 +176,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
         tokenizer = tokenizers.get_tokenizer("triehh")
         weights = collections.Counter()
         dropped = collections.Counter()
-        for typed, frequency in word_list.english().items():
+        for typed, frequency in languages.words().items():
             words = tokenizer.split(typed)
             if not words:
                 dropped["tokenizer"] += frequency
@@ -257,7 +256,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
         )
         law = synthetic_english.WordsPerClient(4, 0.7)
         kept = kept_words.KeptWords.of(
-            tokenizers.get_tokenizer("triehh"), _table(), word_list.english()
+            tokenizers.get_tokenizer("triehh"), _table(), languages.words()
         )
         typing = synthetic_english.Typing(kept, common_law.CommonLaw())
         top = 200
@@ -321,7 +320,7 @@ class SyntheticEnglishTest(parameterized.TestCase):
         tokenizer = tokenizers.Tokenizer("letters", letters, "abcdfgh")
         population = self._build(tokenizer=tokenizer, num_clients=20_000, seed=10)
         weights = collections.Counter()
-        for typed, frequency in word_list.english().items():
+        for typed, frequency in languages.words().items():
             for letter in tokenizer.words(typed):
                 weights[letter] += frequency
         observed = collections.Counter(

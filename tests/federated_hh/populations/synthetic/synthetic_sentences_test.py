@@ -12,10 +12,9 @@ from scipy import stats
 
 from federated_hh.files import verified_files
 from federated_hh.populations.columns import client_text
-from federated_hh.populations.languages import sentence_tokenizers
+from federated_hh.populations.languages import languages, sentence_tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.populations.synthetic import synthetic_sentences as lib
-from federated_hh.populations.synthetic import word_list
 
 _KEYBOARD = sentence_tokenizers.get_sentence_tokenizer("keyboard")
 
@@ -108,12 +107,12 @@ class SyntheticLanguageTest(parameterized.TestCase):
         self.assertFalse(np.array_equal(language.followers, other.followers))
 
     def test_english(self):
-        language = lib.SyntheticLanguage.english(
+        language = lib.SyntheticLanguage.of_words(
             population_options.LanguageOptions(), 0, _KEYBOARD
         )
         self.assertEqual(language.words[:3], ("the", "to", "and"))
         self.assertEqual(language.followers.shape, (1000, 4))
-        expected = word_list.english()
+        expected = languages.words()
         ratio = language.frequencies[:500] / [expected[w] for w in language.words[:500]]
         np.testing.assert_allclose(ratio, ratio[0], rtol=1e-3)
         self.assertGreater(len(language.words), 300_000)
