@@ -41,11 +41,20 @@ def run(arguments: experiment_flags.Arguments) -> None:
             if options.cohort_size
             else f" with --cohort_size={parameters.cohort_size}",
         )
+    from federated_hh.privacy.triehh import detection as triehh_detection
     from federated_hh.privacy.triehh import wanted_detection as detection
 
     findable = detection.rows(options.what_is_found(parameters))
     logging.info("%s", _summary(parameters, delta))
-    logging.info("%s", detection.sentences(findable))
+    logging.info(
+        "A client votes with one word, %s. %s",
+        "drawn by its own frequencies in each round"
+        if options.redraws_each_round
+        else "its most frequent one",
+        detection.sentences(findable, triehh_detection.HOLDING),
+    )
+    if not options.redraws_each_round:
+        logging.info("%s", _votes(population, findable))
 
     # TensorFlow comes last: it takes seconds to import.
     from federated_hh.heavy_hitters import alphabet as alphabet_lib
@@ -94,6 +103,20 @@ def run(arguments: experiment_flags.Arguments) -> None:
         **vars(arguments),
     )
     print(done.summary)
+
+
+def _votes(population, findable) -> str:
+    """Returns how many of the population's words have the votes that they need."""
+    import numpy as np
+
+    needed = max((row["holders"] or 0 for row in findable[:2]), default=0)
+    favorites = population.favorites[population.favorites >= 0]
+    votes = np.bincount(favorites, minlength=population.num_words)
+    return (
+        f"Of the clients' {population.num_words:,} words, "
+        f"{np.count_nonzero(votes >= needed) if needed else 0:,} have so many votes; "
+        "only the simulator knows that."
+    )
 
 
 def _summary(parameters, delta: float) -> str:

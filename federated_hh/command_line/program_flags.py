@@ -170,7 +170,8 @@ class PopulationFlags:
         """Returns the population that the flags describe, made on first use.
 
         Raises:
-            verified_files.PopulationError: If it cannot be made.
+            verified_files.PopulationError: If it cannot be made, or lost many words to
+                an alphabet that the flags do not name.
         """
         from federated_hh.populations.columns import left_out
 
@@ -179,6 +180,10 @@ class PopulationFlags:
         if prepared.directory != self._told:
             self._told = prepared.directory
             if lost := left_out.LeftOut.of(prepared):
+                told = ("alphabet", "out_of_alphabet", "resume")
+                names = [name for name in told if name in flags.FLAGS]
+                if not any(flags.FLAGS[name].present for name in names):
+                    lost.check()
                 logging.warning("%s", lost)
         return prepared
 

@@ -44,8 +44,8 @@ def check_repeatable(definition: tf.compat.v1.GraphDef) -> None:
         ):
             raise ValueError(
                 f"it draws random numbers in training (the operation {operation}), "
-                "which a resumed run could not reproduce; leave noise out, and do "
-                "not give dropout training=True."
+                "which a resumed run could not reproduce; leave layers of noise "
+                "and dropout out."
             )
 
 

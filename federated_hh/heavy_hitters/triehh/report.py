@@ -165,6 +165,7 @@ def write(
             findable,
             is_all=_is_all(results, first),
             held=_held(algorithm, results, first, at_length),
+            holding=triehh_detection.HOLDING,
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
@@ -204,7 +205,8 @@ def write(
         masked_sums.show(report, metrics)
     before = report.section("Detection limits", covered=False)
     before.text(
-        f"Computed before the run. {detection.sentences(findable)} The probability is "
+        f"Computed before the run. "
+        f"{detection.sentences(findable, triehh_detection.HOLDING)} The probability is "
         "exact for a word that shares no prefix with another. Words with shared "
         "prefixes are found more often: see `predicted rate` in `discovery_rate.csv`."
     )

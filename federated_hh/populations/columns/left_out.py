@@ -8,15 +8,18 @@ from typing import Self
 
 import numpy as np
 
+from federated_hh.files import verified_files
 from federated_hh.populations.columns import client_words
 
 MOST_COUNTED = 50  # characters: larger scripts need another approach
 _NUM_NAMED = 10
 # Of all letters that words lack, those that a flag has. The rest is rare, and each
 # character makes candidates.
-_ENOUGH = 0.99
+_ENOUGH = 0.999
 # Of all typed words; further characters make candidates for the same noise.
 _WORTH_A_FLAG = 0.01
+# Words are lost to another language, and the guarantee is spent on the rest.
+_TOO_MANY = 0.1
 
 
 def remedy(alphabet: str, missing: Mapping[str, int]) -> str:
@@ -84,6 +87,14 @@ class LeftOut:
         if count >= _WORTH_A_FLAG * typed:
             told = " " + remedy(metadata["alphabet"], missing)
         return cls(count, count / typed, told)
+
+    def check(self) -> None:
+        """Raises a `PopulationError` if a run would be in vain for its lost words."""
+        if self.share > _TOO_MANY:
+            raise verified_files.PopulationError(
+                f"{self} Or give --language; --out_of_alphabet=drop finds the other "
+                "words, and a second run costs its own epsilon."
+            )
 
     def __str__(self) -> str:
         return (

@@ -51,13 +51,21 @@ def read_dictionary(
     path = os.path.expanduser(path)
     words = set()
     with opening.open_text(path, "utf-8") as lines:
-        for number, line in enumerate(lines, 1):
-            if opening.has_undecodable(line):
-                raise verified_files.PopulationError(
-                    f"{path}:{number}: this line is not UTF-8; a dictionary has to be "
-                    "UTF-8 text with one word per line."
-                )
-            words.add(words_lib.folded(line.strip()))
+        try:
+            for number, line in enumerate(lines, 1):
+                if opening.has_undecodable(line):
+                    raise verified_files.PopulationError(
+                        f"{path}:{number}: this line is not UTF-8; a dictionary has to "
+                        "be UTF-8 text with one word per line."
+                    )
+                words.add(words_lib.folded(line.strip()))
+        except verified_files.PopulationError as error:
+            if not isinstance(error.__cause__, UnicodeError):
+                raise
+            raise verified_files.PopulationError(
+                f"{path} is not UTF-8, which a dictionary has to be; convert it, such "
+                f"as by iconv -f utf-16 -t utf-8 {path} > dictionary.txt."
+            ) from None
     words.discard("")
     if not words:
         raise verified_files.PopulationError(f"{path}: the dictionary has no words.")

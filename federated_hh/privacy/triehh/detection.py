@@ -24,6 +24,9 @@ from federated_hh.privacy import rounding
 from federated_hh.privacy.triehh import guarantees as triehh
 from federated_hh.privacy.triehh import wanted_detection as detection
 
+# Verb phrase for the holders of a word that is found: a client has one vote.
+HOLDING = "vote with it"
+
 
 @dataclasses.dataclass(frozen=True)
 class TrieHHDetection(detection.Detection):

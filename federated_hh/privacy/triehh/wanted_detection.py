@@ -213,11 +213,12 @@ def _first(alternatives: Sequence[Alternative]) -> Detection:
     return next(a.detection for a in alternatives if a.detection is not None)
 
 
-def sentences(table: Sequence[dict[str, Any]]) -> str:
+def sentences(table: Sequence[dict[str, Any]], holding: str = "hold it") -> str:
     """Returns a table's main facts, in two or three sentences.
 
     Args:
         table: Table, from `rows`; its first setting is the user's own.
+        holding: Verb phrase for holders, such as "vote with it".
     """
     if not table:
         return "Words of one symbol, their end, are none: nothing is found."
@@ -229,14 +230,14 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
     what = f"A word of {length} characters"
     if possible:
         text = f"{what} is found with probability " + ", and with ".join(
-            f"{row['probability']:g} if {row['holders']:,} clients hold it "
+            f"{row['probability']:g} if {row['holders']:,} clients {holding} "
             f"({_percent(row['share'])})"
             for row in possible
         )
     else:
         text = (
             f"{what} is not found with probability {shown[0]['probability']:g}, even "
-            "if all clients hold it"
+            f"if all clients {holding}"
         )
     others = [
         row
@@ -253,7 +254,11 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
 
 
 def advice(
-    table: Sequence[dict[str, Any]], *, is_all: bool, held: HeldWords | None = None
+    table: Sequence[dict[str, Any]],
+    *,
+    is_all: bool,
+    held: HeldWords | None = None,
+    holding: str = "hold it",
 ) -> str:
     """Returns the change of settings that would find the most words, with its effect.
 
@@ -261,6 +266,7 @@ def advice(
         table: Table, from `rows`.
         is_all: Whether every word that can be completed was found.
         held: The clients' words; None where they are not known.
+        holding: Verb phrase for holders.
     """
     compared = [row for row in table if row["probability"] == max(PROBABILITIES)]
     compared = [row for row in compared if row["characters"] == table[0]["characters"]]
@@ -288,8 +294,8 @@ def advice(
     text = (
         f"Most helpful change: {best['setting']}. A word of {best['characters']} "
         f"characters is then found with probability {best['probability']:g} if "
-        f"{_percent(best['share'])} of the clients hold it; now "
-        + (f"it takes {_percent(now)}" if now else "not even if all hold it")
+        f"{_percent(best['share'])} of the clients {holding}; now "
+        + (f"it takes {_percent(now)}" if now else f"not even if all {holding}")
     )
     same = [row for row in better if row["population"] == own["population"]]
     if same and best not in same:

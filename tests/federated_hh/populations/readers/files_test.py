@@ -11,6 +11,7 @@ from absl.testing import absltest, parameterized
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from federated_hh.files import verified_files
 from federated_hh.heavy_hitters import evaluation
 from federated_hh.populations.columns import left_out
 from federated_hh.populations.languages import tokenizers
@@ -349,11 +350,15 @@ class FiltersTest(files_test_case.FilesTestCase):
             '"abcdefghijklmnopqrstuvwxyz0123456789\'-üßö" --out_of_alphabet=drop keeps '
             "most of them.",
         )
+        with self.assertRaisesRegex(verified_files.PopulationError, "give --language"):
+            lost.check()
         flag, rest = shlex.split(str(lost).partition("; --alphabet=")[2])[:2]
         self.assertEqual(rest, "--out_of_alphabet=drop")
         widened = self.read(path, tokenizer="words", alphabet=flag)
         self.assertEqual(widened.metadata["dropped_words"]["out_of_alphabet"], 1)
-        self.assertIn("They have .; --alphabet=", str(left_out.LeftOut.of(widened)))
+        rest = left_out.LeftOut.of(widened)
+        rest.check()  # 1 of 10
+        self.assertIn("They have .; --alphabet=", str(rest))
         self.assertIn("more letters", evaluation.alphabet_advice(prepared))
         self.assertIn("`--alphabet=", evaluation.left_out_text(prepared))
 
