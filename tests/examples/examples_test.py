@@ -69,7 +69,7 @@ class ExamplesTest(absltest.TestCase):
     def test_decaying_noise(self):
         flags = ("--num_clients=60", "--num_rounds=3", "--cohort_size=5")
         path, statement = self.check(
-            "decaying_noise:Training", *flags, "--vocabulary_size=50"
+            "decaying_noise:Training", *flags, "--vocabulary_size=150"
         )
         metrics = pd.read_csv(os.path.join(path, "metrics.csv"))
         np.testing.assert_allclose(metrics["noise_stddev"], [1.0, 0.9, 0.81])

@@ -21,6 +21,7 @@ _FLAGS = (
     "--num_rounds=2",
     "--noise_multiplier=0.5",
     "--allow_useless_noise",
+    "--allow_unknown_words",
     "--clip_norm=0.5",
     "--num_blocks=1",
     "--nodiurnal",

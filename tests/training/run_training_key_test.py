@@ -22,6 +22,7 @@ _SMALL = (
     "--num_rounds=2",
     "--noise_multiplier=1",
     "--allow_useless_noise",
+    "--allow_unknown_words",
     "--clip_norm=0.5",
     "--adaptive_clip",
     "--clipped_count_stddev=2",

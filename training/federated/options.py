@@ -101,7 +101,7 @@ class TrainingOptions(ModelOptions):
         False, "Run even if the noise drowns what clients can teach the model."
     )
     allow_unknown_words: bool = option(
-        False, "Run even if the vocabulary has fewer than a fifth of the typed words."
+        False, "Run even if the vocabulary has fewer than half of the typed words."
     )
     clip_norm: float | None = _privacy_option(
         None,

@@ -25,8 +25,8 @@ _LARGE = 4.0
 # Standard deviation of the noise on a weight. The same model learns at 0.085; at 0.28
 # its loss grows to 141.
 _LARGEST_STEP, _GOOD_STEP = 0.15, 0.05
-# Shares of typed words in the vocabulary: fewer are worth advice, or a refusal.
-_MANY_KNOWN, _FEWEST_KNOWN = 0.5, 0.2
+# Share of typed words in the vocabulary: of fewer, most of what is learned is "unknown".
+_FEWEST_KNOWN = 0.5
 # Up to these, a cohort is a third of the clients, and the model small.
 FEW_CLIENTS, _SOME_CLIENTS = 10_000, 30_000
 # Words, memory cells and embedding size of models for such populations.
@@ -109,22 +109,22 @@ def check_vocabulary(options: options_lib.TrainingOptions, known: float) -> str:
         known: The share, in [0, 1].
 
     Raises:
-        OptionError: The share is below a fifth, and `allow_unknown_words` is not set.
+        OptionError: The share is below a half, and `allow_unknown_words` is not set.
     """
     told = f"{known:.1%} of the typed words are in the vocabulary"
-    if known >= _MANY_KNOWN:
+    if known >= _FEWEST_KNOWN:
         return f"{told}."
-    source = "the file" if options.vocabulary else "the most frequent English ones"
-    if known >= _FEWEST_KNOWN or options.allow_unknown_words:
+    source = "the file" if options.vocabulary else "wordfreq's most frequent ones"
+    if options.allow_unknown_words:
         return (
             f"{told}, {source}: the model learns that the others are unknown. "
-            "--vocabulary takes words of another language, or more words."
+            "--language and --vocabulary take other words, --vocabulary_size more."
         )
     raise OptionError(
         options,
         "only {told}, {source}, so that the model would learn that words are unknown. "
-        "Give words of the clients' language by {vocabulary}, or more by "
-        "{vocabulary_size}; {allow_unknown_words} runs it as it is",
+        "Give the clients' --language, their words by {vocabulary}, or more words "
+        "by {vocabulary_size}; {allow_unknown_words} runs it as it is",
         told=told,
         source=source,
     )

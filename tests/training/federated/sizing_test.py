@@ -154,11 +154,10 @@ class VocabularyTest(parameterized.TestCase):
     def test_many_unknown_words_are_refused(self):
         options = _options()
         self.assertEndsWith(sizing.check_vocabulary(options, 0.97), "vocabulary.")
-        self.assertIn("--vocabulary takes", sizing.check_vocabulary(options, 0.3))
-        with self.assertRaisesRegex(ValueError, r"only 19\.9% of the typed .*English"):
-            sizing.check_vocabulary(options, 0.199)
+        with self.assertRaisesRegex(ValueError, r"only 49\.9% of the .*--language"):
+            sizing.check_vocabulary(options, 0.499)
         allowed = dataclasses.replace(options, allow_unknown_words=True)
-        self.assertIn("19.9% of", sizing.check_vocabulary(allowed, 0.199))
+        self.assertIn("49.9% of", sizing.check_vocabulary(allowed, 0.499))
 
 
 class SensibleTest(parameterized.TestCase):
