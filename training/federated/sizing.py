@@ -25,7 +25,7 @@ _LARGE = 4.0
 # Standard deviation of the noise on a weight. The same model learns at 0.085; at 0.28
 # its loss grows to 141.
 _LARGEST_STEP, _GOOD_STEP = 0.15, 0.05
-# Share of typed words in the vocabulary: of fewer, most of what is learned is "unknown".
+# Share of typed words in the vocabulary: with fewer, a model learns "unknown" first.
 _FEWEST_KNOWN = 0.5
 # Up to these, a cohort is a third of the clients, and the model small.
 FEW_CLIENTS, _SOME_CLIENTS = 10_000, 30_000
