@@ -181,11 +181,12 @@ def alphabet_advice(population: client_words.ClientWords) -> str:
 
 
 def left_out_text(population: client_words.ClientWords) -> str:
-    """Returns a sentence for the page on words outside the alphabet, or ""."""
+    """Returns sentences for scores on words outside the alphabet, or ""."""
     lost = left_out.LeftOut.of(population)
     if lost is None:
         return ""
     # As Markdown: a flag may have stars and underscores.
     before, flag, after = str(lost).partition("--alphabet=")
     flag, keeps, after = (flag + after).partition(" keeps ")
-    return f" {before}`{flag}`{keeps}{after}" if keeps else f" {lost}"
+    told = f" {before}`{flag}`{keeps}{after}" if keeps else f" {lost}"
+    return f"{told} Scores count the other words only."

@@ -372,19 +372,21 @@ class LocalRandomizer(abc.ABC):
         probability, and that of its opposite, may differ by e^epsilon between items. It
         is needed for the claimed epsilon, and proves nothing.
         """
-        own, other = float(self.own_probability), float(self.other_probability)
-        claimed = self.guarantee.replacement_epsilon
-        most = math.exp(min(claimed, 700.0)) * (1 + _CLAIM_TOLERANCE)
-        if not (0 <= other < own <= 1):
+        own = fractions.Fraction(self.own_probability)
+        other = fractions.Fraction(self.other_probability)
+        if not 0 <= other < own <= 1:
             raise ValueError(
-                f"own_probability is {own:g} and other_probability {other:g}; they "
-                "have to be probabilities, the first the larger"
+                f"own_probability is {float(own):g} and other_probability "
+                f"{float(other):g}; they have to be probabilities, the first the larger"
             )
-        if own > most * other or 1 - other > most * (1 - own):
+        needed, claimed = math.inf, self.guarantee.replacement_epsilon
+        if 0 < other and own < 1:
+            needed = math.log(max(own / other, (1 - other) / (1 - own)))
+        if needed > claimed + _CLAIM_TOLERANCE:
             raise ValueError(
                 f"{type(self).__name__} claims epsilon {claimed:g}, but speaks for the "
-                f"true item with probability {own:g} and for another with {other:g}: "
-                f"that alone needs epsilon {_least_epsilon(own, other):g}. Correct the "
+                f"true item with probability {float(own):g} and for another with "
+                f"{float(other):g}: that alone needs epsilon {needed:g}. Correct the "
                 "class, or state its true epsilon"
             )
 
@@ -396,13 +398,6 @@ class LocalRandomizer(abc.ABC):
                 "has to be larger: the chances of true and other items differ by less "
                 "than 2^-64"
             )
-
-
-def _least_epsilon(own: float, other: float) -> float:
-    """Returns the epsilon of one bit, set with these probabilities for two items."""
-    if other == 0 or own == 1:
-        return math.inf
-    return max(math.log(own / other), math.log((1 - other) / (1 - own)))
 
 
 def fold_in(seed: tf.Tensor, number: tf.types.experimental.TensorLike) -> tf.Tensor:

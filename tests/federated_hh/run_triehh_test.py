@@ -79,9 +79,7 @@ class RunTrieHHTest(parameterized.TestCase):
         self.assertIn("words found", first.stdout)
         self.assertRegex(first.stderr, "Chosen for 4,000 clients and --epsilon=8: --th")
         self.assertRegex(first.stderr, r"if \d+ clients vote with it \(")
-        self.assertRegex(
-            first.stderr, r" words, \d+ have so many votes"
-        )
+        self.assertRegex(first.stderr, r" words, \d+ have so many votes")
         with self.subTest("quick rounds of later repeats are one line"):
             logged = [first.stderr.count(f"repeat {i} of 2, round") for i in (1, 2)]
             self.assertLess(logged[1], logged[0])

@@ -82,7 +82,8 @@ def write(
     first = _add_words(report, results.words)
     coverage = report.section("Coverage", covered=False)
     coverage.plot("coverage.png", plot_coverage(results))
-    coverage.text(_coverage_text(results.counting_clients))
+    lost = evaluation.left_out_text(summary.algorithm.population)
+    coverage.text(_coverage_text(results.counting_clients) + lost)
     means = results.coverage.set_index("pass_number")
     means = means.rename(
         columns={
@@ -119,7 +120,6 @@ def write(
         anonymity.show(summary.anonymity)
     report.section("Parameters", covered=False).text(
         _summary_text(metrics, results, summary.algorithm)
-        + evaluation.left_out_text(summary.algorithm.population)
     )
     report.how_it_was_made()
     return report.write()

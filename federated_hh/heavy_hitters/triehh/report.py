@@ -189,6 +189,7 @@ def write(
         "Precision, recall and F1 as in Zhu et al. 2020; `at k`: of the K found words "
         "with the most votes. Bands and `low`, `high`: 95% intervals over the repeats. "
         f"Of the true top 100 words, {too_long} are longer than the maximum."
+        + evaluation.left_out_text(algorithm.population)
     )
     shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
     scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)
@@ -221,7 +222,6 @@ def write(
     votes.table("heavy_hitters.csv", words, shown=shown)
     report.section("Parameters", covered=False).text(
         _summary(algorithm, metrics, words)
-        + evaluation.left_out_text(algorithm.population)
     )
     report.how_it_was_made()
     return report.write()

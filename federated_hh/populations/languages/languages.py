@@ -129,7 +129,8 @@ def words(code: str = DEFAULT) -> Mapping[str, float]:
 
     They are those of wordfreq's list but for its classes of numbers, such as `0000` for
     all of four digits, which nobody types. Other languages' lists have English words
-    and the like; words with letters of another script are left out.
+    and the like; words with letters of another script are left out, and what is no word
+    of text, such as a mark alone.
     """
     listed = frequencies(code).items()
     chosen = {word: n for word, n in listed if not _NUMBER.search(word)}
@@ -139,7 +140,12 @@ def words(code: str = DEFAULT) -> Mapping[str, float]:
             for each in set().union(*chosen)
             if _is_letter(each) and not _is_of(each, get(code).script)
         }
-        chosen = {word: n for word, n in chosen.items() if foreign.isdisjoint(word)}
+        split = tokenizers.get_tokenizer(tokenizers.DEFAULT).split
+        chosen = {
+            word: n
+            for word, n in chosen.items()
+            if foreign.isdisjoint(word) and split(word) == [word]
+        }
     return types.MappingProxyType(chosen)
 
 

@@ -157,7 +157,7 @@ class DemosTest(parameterized.TestCase):
         small = code in ("hi", "ko")
         self.assertEqual("has only a small list" in done.stderr, small, done.stderr)
         if program == "ldp_triehh":
-            first = re.search("most frequent first: (.*?)\\. ", done.stdout)
+            first = re.search("the largest estimates first: (.*?)\\. ", done.stdout)
             self.assertContainsSubset(
                 first[1].split(", "), languages.words(code).keys()
             )
