@@ -167,9 +167,10 @@ def _check_types(
     recipe: recipe_lib.Recipe,
     table: device_table.DeviceTable | None,
 ) -> None:
-    """Refuses buckets of numbers for a column of texts, and the other way round."""
+    """Refuses numbers for a column of texts, and texts for a column of numbers."""
     selected = verification.plain_columns(recipe.query)
-    for column, cells in recipe.content.types.items():
+    counted = recipe.content.types
+    for column, cells in counted.items():
         kind = stream.fields.get(column) if column in selected else None
         if kind is None or cells.of_texts == (kind == "TEXT"):
             continue
@@ -179,16 +180,29 @@ def _check_types(
                 f"{column} has numbers ({kind}), and {named} counts texts: all answers "
                 "would be (other). Take BucketedType, or a policy with the type TEXT"
             )
-        first = table.first_texts.get(column) if table else None
-        why = ": its policy says so; change the type to REAL"
-        if first:
-            line, cell = first
-            why = f", as line {line} has {cell[:60]!r}, which is no number"
-            why += device_table.comma_advice(cell)
         raise ValueError(
             f"{column} has texts (TEXT), and {named} counts numbers: all answers would "
-            f"be (other). It is TEXT{why}"
+            f"be (other). {_why_text(column, table)}"
         )
+    numbers = [column for column, cells in counted.items() if not cells.of_texts]
+    if wrong := verification.text_as_number(recipe.query, stream.fields, numbers):
+        column, what = wrong
+        raise ValueError(
+            f"{column} has texts (TEXT), and the query {what}: its answers would be "
+            f"wrong. {_why_text(column, table)}; a text is compared with one in "
+            "quotes, such as '10'"
+        )
+
+
+def _why_text(column: str, table: device_table.DeviceTable | None) -> str:
+    """Returns the reason why a column has texts, and what to do."""
+    if first := table.first_texts.get(column) if table else None:
+        line, cell = first
+        return (
+            f"It is TEXT, as line {line} has {cell[:60]!r}, which is no number"
+            f"{device_table.comma_advice(cell)}"
+        )
+    return "It is TEXT: its policy says so; change the type to REAL"
 
 
 def _tightest(

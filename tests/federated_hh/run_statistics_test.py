@@ -258,6 +258,7 @@ class RunStatisticsTest(absltest.TestCase):
         for where, content, message in (
             ("", bucketed, "age has texts .*as line 2 has '2,0'.* comma as a point"),
             (" where city = 'Oslo'", bucketed, "BucketedType counts numbers"),
+            (" where age > 25", texts, "compares it with a number.*comma as a point;"),
             ("", texts, None),
         ):
             recipe["query"] = f"select age from DeviceTable{where}"
@@ -268,6 +269,7 @@ class RunStatisticsTest(absltest.TestCase):
                 self.assertRegex(done.stderr.splitlines()[-1], message)
                 self.assertFalse(path.exists())
                 self.assertNotIn("The noise key: SHA-256", done.stderr)
+            self.assertIn("age is TEXT, as it has numbers with a comma", done.stderr)
         # What a query computes of a text may be a number.
         recipe["query"] = "select length(age) as age from DeviceTable"
         recipe["dataTypeContent"] = {"age": bucketed}

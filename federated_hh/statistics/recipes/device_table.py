@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.readers import bad_rows, delimited
@@ -114,6 +115,15 @@ class DeviceTable:
                 if cell.strip() and not _REAL.fullmatch(cell.strip()):
                     first_texts[column] = (line, cell)
                     break
+            given = [cell for cell in map(str.strip, cells[column]) if cell]
+            commas = [cell for cell in given if comma_advice(cell)]
+            plain = sum(_REAL.fullmatch(cell) is not None for cell in given)
+            if commas and len(commas) + plain >= _MOSTLY * len(given):
+                logging.warning(
+                    "%s: the column %s is TEXT, as it has numbers with a comma, such "
+                    "as %r%s.",
+                    *(path, column, commas[0], comma_advice(commas[0])),
+                )
         parsed: dict[str, list[Any]] = {column: [] for column in fields}
         numbers: dict[str, int] = {}
         owners = []
@@ -220,6 +230,9 @@ def _parsed(cell: str, column: str, kind: str) -> Any:
 
 def comma_advice(cell: str) -> str:
     """Returns the end of a message about a cell that is no number."""
-    if _REAL.fullmatch(cell.strip().replace(",", ".", 1)) is None:
+    # Without the marks between thousands, of any language.
+    plain = re.sub(r"(?<=\d)[.\s'\u2019](?=\d{3}(?!\d))", "", cell.strip())
+    point = re.sub("[,\u066b]", ".", plain, count=1)
+    if point == plain or _REAL.fullmatch(point) is None:
         return ""
     return ": write the decimal comma as a point"

@@ -19,7 +19,7 @@ import itertools
 import re
 import sqlite3
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from federated_hh.options import checks
@@ -47,6 +47,21 @@ _COLUMNS = re.compile(
 _FORBIDDEN = ('"', ";", "--", "/*", "\0", "?", ":", "@", "$")
 # SQLite does not ask its authorizer about the fields that these compare.
 _FORBIDDEN_WORDS = re.compile(r"\b(join|using|natural)\b", re.IGNORECASE)
+# Strings, names with what they are part of, and numbers.
+_TOKEN = re.compile(
+    rf"'(?:[^']|'')*'|(?:{_WORD}\s*\.\s*)*(?:\[[^]]*\]|`[^`]*`|[^\W\d]\w*)"
+    r"|\.?\d[\w.]*"
+)
+_CALL = re.compile(rf"({_WORD})?\s*\(([^()]*)\)")
+# In a query with {i} for a column of texts and # for a number.
+_SAME = r"(?:[<>=!]{1,2}|\bis\b(?:\s+not\b)?)"
+_COMPARED = re.compile(
+    rf"{{(\d+)}}\s*(?:{_SAME}|(?:\bnot\s+)?\b(?:between|in)\b)\s*[-+]?\s*#"
+    rf"|#\s*{_SAME}\s*{{(\d+)}}"
+)
+_COMPUTED = re.compile(r"{(\d+)}\s*[-+*/%]|[-+*/%]\s*{(\d+)}")
+_RENAMED = re.compile(rf"{{(\d+)}}\s+(?:as\s+)?({{\d+}}|#|{_WORD})\s*(?:,|\bfrom\b)")
+_OF_NUMBERS = ("abs", "avg", "round", "sum", "total")
 _STEPS_BETWEEN_CHECKS = 1000
 # Steps of SQLite's machine: 30 for each of the most rows. They take about 0.005 s, and
 # 0.3 s and 0.1 GB where each handles a text of the greatest length.
@@ -111,6 +126,64 @@ def plain_columns(query: str) -> list[str]:
     """Returns the columns of a query that selects columns as they are, or none."""
     found = _COLUMNS.match(query)
     return re.split(r"\s*,\s*", found[1]) if found else []
+
+
+def text_as_number(
+    query: str, kinds: Mapping[str, str], numbers: Collection[str]
+) -> tuple[str, str] | None:
+    """Returns a column of texts that a query takes for numbers, and what it does.
+
+    SQLite raises no error: it compares the texts, or computes with their first digits.
+
+    Args:
+        query: In the approved class.
+        kinds: SQL's types by column.
+        numbers: Columns of the query's rows that are counted as numbers.
+    """
+    columns = {name.lower(): place for place, name in enumerate(kinds)}
+
+    def marked(token: re.Match[str]) -> str:
+        text = token[0].lower()
+        if text[0] in "'.0123456789":
+            return "''" if text[0] == "'" else "#"
+        place = columns.get(text.rpartition(".")[2].strip(" \t\n[]`"))
+        if place is None:
+            return text
+        return f"{{{place}}}" if [*kinds.values()][place] == "TEXT" else "#"
+
+    def told(found: re.Match[str], what: str) -> tuple[str, str]:
+        return [*kinds][int(found[1] or found[2])], what
+
+    rest = _TOKEN.sub(marked, query)
+    while True:
+        call = _CALL.search(rest)
+        function, part = call.groups("") if call else ("", rest)
+        for pattern, what in (
+            (_COMPARED, "compares it with a number"),
+            (_COMPUTED, "computes with it"),
+        ):
+            if found := pattern.search(part):
+                return told(found, what)
+        text = re.search(r"{(\d+)}()", part)
+        if text and function in _OF_NUMBERS:
+            return told(text, f"takes its {function}")
+        if call is None:
+            break
+        given = part.partition(",")[2] if function == "iif" else part
+        text = re.search(r"{\d+}", given)
+        value = text[0] if text and not re.search(r"[<>=]", given) else "#"
+        if function in ("cast", "count", "length"):
+            value = "#"
+        elif value == "#" and re.fullmatch(r"[\s',]+", given):
+            value = "''"
+        kept = "" if function in FUNCTIONS or function == "cast" else function
+        rest = f"{rest[: call.start()]}{kept} {value} {rest[call.end() :]}"
+    for found in _RENAMED.finditer(rest):
+        alias = found[2]
+        name = [*kinds][int(alias[1:-1])] if alias[0] == "{" else alias
+        if name == "#" or name.lower() in {each.lower() for each in numbers}:
+            return told(found, "takes it for a number")
+    return None
 
 
 class Sandbox(contextlib.AbstractContextManager):

@@ -3,8 +3,10 @@
 import dataclasses
 import gzip
 import pathlib
+import re
 
 import numpy as np
+from absl import logging as absl_logging
 from absl.testing import absltest, parameterized
 
 from federated_hh.privacy.local import device_policy
@@ -100,6 +102,19 @@ class DeviceTableTest(parameterized.TestCase):
         rows = rows if isinstance(rows, bytes) else rows.encode()
         with self.assertRaisesRegex(ValueError, message):
             self.read(b"user,age\n" + rows)
+
+    @parameterized.parameters(
+        ("24,8", True), ("1.234,5", True), ("1'234,50", True), ("3٫5", True),
+        ("1 234,5", True), ("Oslo, NY", False), ("1,2,3", False),
+    )  # fmt: skip
+    def test_a_column_of_decimal_commas_is_told(self, cell, is_told):
+        rows = "".join(f"u{i};{cell if i else 7}\n" for i in range(20))
+        with self.assertLogs(level="WARNING") as logs:
+            absl_logging.warning("one at least")
+            table = self.read("user;größe\n" + rows)
+        self.assertEqual(table.stream.fields, {"größe": "TEXT"})
+        told = f"größe is TEXT, .* such as {cell!r}: write the decimal comma as a point"
+        self.assertEqual(bool(re.search(told, "".join(logs.output))), is_told)
 
     def test_names_of_columns_stay(self):
         table = self.read("user,_age,Größe_\na,1,2\n")

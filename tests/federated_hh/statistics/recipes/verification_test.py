@@ -378,6 +378,50 @@ class VerificationTest(parameterized.TestCase):
         for hidden in ("contact", "bob", "sqlite", "KeyboardNGrams"):
             self.assertNotIn(hidden, verification.PUBLIC_REASON)
 
+    @parameterized.parameters(
+        *("größe > 10", "10 < Größe", "KeyboardNGrams.größe >= .5", "(größe) = (-1)"),
+        *("[größe] not between 1 and 3", "`größe` in (1, 2)", "größe * 2 > 'a'"),
+        *("coalesce(größe, 0) > 1e-5", "größe != age", "substr(größe, 1, 2) > 10"),
+        *("city = 'a' and (age > 3 or größe < 4 * 2)", "größe is not 3"),
+        *("iif(age > 3, größe, '') > 3", "sum(größe) > age", "not (größe > 10)"),
+    )
+    def test_texts_taken_for_numbers(self, condition):
+        kinds = {"city": "TEXT", "größe": "TEXT", "age": "INTEGER"}
+        query = f"select city {_FROM} where {condition}"
+        found = verification.text_as_number(query, kinds, ["age"])
+        self.assertEqual(found[0], "größe")
+        # Of a column of numbers all of that is right.
+        right = kinds | {"größe": "REAL"}
+        self.assertIsNone(verification.text_as_number(query, right, ["age"]))
+
+    @parameterized.parameters(
+        *(
+            "max(größe) as age",
+            "größe as X",
+            "city, max(größe) größe",
+            "min(größe) as x",
+        ),
+    )
+    def test_a_text_counted_as_a_number(self, selected):
+        kinds = {"city": "TEXT", "größe": "TEXT", "age": "INTEGER"}
+        query = f"select {selected} {_FROM}"
+        found = verification.text_as_number(query, kinds, ["age", "x", "größe"])
+        self.assertEqual(found, ("größe", "takes it for a number"))
+
+    @parameterized.parameters(
+        *("city = 'größe > 10'", "length(city) > 3", "city in ('a', 'b')", "age > 1"),
+        *("city is not null and age in (1, 2)", "cast(city as real) > 10"),
+        *("city between 'a' and 'b' and age < 3", "lower(city) = 'x' or 3 < age"),
+        *("iif(city = 'x', age, 0) > 3", "city || 'x' = 'yx'", "city = 'it''s'"),
+    )
+    def test_texts_taken_for_texts(self, condition):
+        kinds = {"city": "TEXT", "age": "INTEGER"}
+        query = (
+            f"select max(city) as city, max(age) as age {_FROM} where {condition} "
+            "group by city having count(*) > 2 order by city limit 3"
+        )
+        self.assertIsNone(verification.text_as_number(query, kinds, ["age"]))
+
     def test_arguments(self):
         with self.assertRaisesRegex(ValueError, "fields is"):
             verification.QueryClass(_STREAM, frozenset(["name"]))
