@@ -149,7 +149,12 @@ def _answer() -> list[dict[str, Any]]:
     if _VARY.value is not None:
         path = values.pop("plot", None)
         quantity = QUANTITIES.get(mechanism, "")
-        rows = varied.table(ANSWERS, mechanism, values, _VARY.value, quantity)
+        notes: dict[str, list[str]] = {}
+        rows = varied.table(ANSWERS, mechanism, values, _VARY.value, quantity, notes)
+        # On standard error: the table stays one that programs read.
+        for basis, labels in notes.items():
+            few = labels if len(labels) < 4 else [labels[0], "...", labels[-1]]
+            print(f"{'; '.join(few)} ({basis})", file=sys.stderr)
         if path is not None:
             names = {text.partition("=")[0] for text in _VARY.value}
             fixed = [] if "mechanism" in names else [mechanism]

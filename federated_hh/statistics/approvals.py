@@ -5,9 +5,8 @@ from collections.abc import Collection, Iterable, Sequence
 
 from federated_hh.options import fields as fields_lib
 from federated_hh.populations.options import population_options
-from federated_hh.privacy.local import device_policy
+from federated_hh.privacy.local import device_policy, query_sizing
 from federated_hh.statistics import options as statistics_options
-from federated_hh.statistics.analyses import analysis
 from federated_hh.statistics.devices import device, policy_file, vector_fleet
 from federated_hh.statistics.recipes import device_table, events, store, verification
 from federated_hh.statistics.recipes import recipe as recipe_lib
@@ -269,8 +268,8 @@ def with_budget(
             aggregate_units=device_policy.units_of(limit.aggregate_epsilon, "epsilon"),
             minimum_cohort=2,
         )
-    epsilon = analysis.query_epsilon(tightest, queries, cohort_size)
-    local_units, minimum = analysis.report_budget(
+    epsilon = query_sizing.query_epsilon(tightest, queries, cohort_size)
+    local_units, minimum = query_sizing.report_budget(
         policy.randomizer,
         policy.delta,
         tightest.limits.local_epsilon,

@@ -8,8 +8,9 @@ import pandas as pd
 from scipy import special
 
 from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.local import query_sizing
 from federated_hh.rounds import samplers
-from federated_hh.statistics import approvals, sizing
+from federated_hh.statistics import approvals
 from federated_hh.statistics import options as statistics_options
 from federated_hh.statistics.analyses import (
     analysis,
@@ -46,7 +47,7 @@ class Prepared:
 
     algorithm: analysis.Analysis[Any]
     stored: events.NGramEvents | device_table.DeviceTable
-    setting: sizing.Setting
+    setting: query_sizing.Setting
 
     def check_device(self, number: int) -> None:
         """Raises `ValueError` where there is no such device."""
@@ -98,7 +99,7 @@ def settings_of(
     recipes: Sequence[recipe_lib.Recipe] = (),
     approval: device.Approval | None = None,
     table: device_table.DeviceTable | None = None,
-) -> list[sizing.Setting]:
+) -> list[query_sizing.Setting]:
     """Returns the settings that say how many holders a value needs.
 
     Args:
@@ -130,7 +131,7 @@ def settings_of(
             )
             policy = dataclasses.replace(policy, limits=limits)
         found.append(
-            sizing.Setting(
+            query_sizing.Setting(
                 num_devices,
                 queries,
                 is_everybody,
@@ -143,7 +144,7 @@ def settings_of(
     return found
 
 
-def _share(setting: sizing.Setting) -> float:
+def _share(setting: query_sizing.Setting) -> float:
     return setting.share
 
 
@@ -239,7 +240,7 @@ def algorithm_of(
         "drop_out": options.drop_out,
     }
     if recipes:
-        expected = analysis.reports_expected(sampler.cohort_size, options.drop_out)
+        expected = query_sizing.reports_expected(sampler.cohort_size, options.drop_out)
         asked = 1 if options.cohorts == "disjoint" else queries
         recipes = [
             approvals.with_budget(approval, recipe, asked, expected)
@@ -249,14 +250,14 @@ def algorithm_of(
     tightest = approvals.of_analysis(options, approval.policy)
     if options.cohorts == "everybody" and tightest.limits.reports < queries:
         raise ValueError(
-            f"--cohorts=everybody asks every device {sizing.counted(queries)}, and "
-            f"--policy={options.policy} allows {tightest.limits.reports} reports: "
+            f"--cohorts=everybody asks every device {query_sizing.counted(queries)}, "
+            f"and --policy={options.policy} allows {tightest.limits.reports} reports: "
             "allow as many, or take --cohorts=disjoint"
         )
-    epsilon = analysis.query_epsilon(
+    epsilon = query_sizing.query_epsilon(
         tightest,
         1 if options.cohorts == "disjoint" else queries,
-        analysis.reports_expected(sampler.cohort_size, options.drop_out),
+        query_sizing.reports_expected(sampler.cohort_size, options.drop_out),
     )
     if options.analysis == "distribution":
         return distribution.Distribution(
@@ -306,6 +307,11 @@ def summary(prepared: Prepared) -> str:
             f" A value is found with probability 0.9 if {setting.holders:,} devices "
             f"report it ({setting.share:.2%})."
         )
+    if better := setting.better_delta:
+        found += (
+            f" Delta {setting.delta:g} of all reports of a device is above 1/n = "
+            f"{1 / setting.num_devices:.2g}: {better:g} a query would do."
+        )
     is_real = isinstance(algorithm.devices, fleet.DeviceFleet)
     if is_real and sampler.num_clients > _MANY_DEVICES:
         found += (
@@ -314,7 +320,7 @@ def summary(prepared: Prepared) -> str:
     return (
         f"{sampler.num_clients:,} devices, {sampler.cohort_size:,} a query "
         f"(--cohorts={'everybody' if setting.is_everybody else 'disjoint'}); "
-        f"at most {sizing.counted(setting.queries)}. The first has "
+        f"at most {query_sizing.counted(setting.queries)}. The first has "
         f"{first.content.num_cells:,} cells, aggregate epsilon "
         f"{first.aggregate_epsilon:.4g} at delta {algorithm.approval.policy.delta:g}, "
         f"local epsilon {first.local_epsilon:.4g} a report, and needs "

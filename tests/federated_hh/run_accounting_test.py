@@ -135,7 +135,12 @@ class AnswersTest(parameterized.TestCase):
     def test_a_count_of_holders_stands_out(self, randomizer, queries):
         clients, trials = 30_000, 20_000
         values = _answer(
-            "statistics", population=clients, num_queries=queries, randomizer=randomizer
+            "statistics",
+            population=clients,
+            num_queries=queries,
+            randomizer=randomizer,
+            cohorts="disjoint",
+            min_standard_errors=3.0,
         )
         local = values["local epsilon of a report"][0]
         own = 0.5
@@ -155,6 +160,23 @@ class AnswersTest(parameterized.TestCase):
         )
         # A standard error of the share is 0.002; the normal law is off by as much.
         self.assertBetween((estimates >= 3 * error).mean(), 0.885, 0.92)
+
+    def test_statistics_tells_which_limit_binds(self):
+        given = ("--mechanism=statistics", "--population=5e6")
+        done = accounting_program.run(*given, "--vary=epsilon=1:8", "--format=json")
+        self.assertLen({row["value"] for row in json.loads(done.stdout)}, 1)
+        spent = _values(*given)["epsilon 1 is not reached, spent"][0]
+        for told in (
+            rf"epsilon 8 is not reached, spent: {spent:.3g} \(local epsilon 6 binds;",
+            r"epsilon to quote at delta = 3e-06 \(replace_one_item",
+            r"delta above 1/n = 2e-07: 3e-06 \(--delta=1e-08 would do\)",
+        ):
+            self.assertRegex(done.stderr, told)
+        given += ("--cohorts=everybody",)
+        values = _values(*given, "--local_epsilon=20", "--delta=1e-8")
+        self.assertNotIn("not reached", str(values))
+        self.assertNotIn("above 1/n", str(values))
+        self.assertAlmostEqual(values["epsilon to quote at delta = 3e-08"][0], 1.0, 3)
 
     def test_tables_over_flags(self):
         folder = pathlib.Path(self.create_tempdir().full_path)

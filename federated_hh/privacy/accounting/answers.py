@@ -1,5 +1,6 @@
 """The answers of the command line: rows of quantity, value and basis, by mechanism."""
 
+import dataclasses
 from collections.abc import Callable
 
 from federated_hh.privacy.accounting import arguments as of
@@ -9,7 +10,7 @@ from federated_hh.privacy.accounting import (
     triehh_answers,
 )
 from federated_hh.privacy.accounting.arguments import Rows, row
-from federated_hh.privacy.local import anonymity, count_detection
+from federated_hh.privacy.local import anonymity, device_policy, query_sizing
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle.amplification import Method, Reports
 
@@ -130,34 +131,50 @@ def statistics(
     delta: of.Delta = 1e-6,
     local_epsilon: of.LocalEpsilon = 6.0,
     num_queries: of.NumQueries = 3,
+    cohorts: of.Cohorts = "auto",
     randomizer: of.Randomizer = "asymmetric_one_hot",
-    min_standard_errors: of.MinStandardErrors = 3.0,
+    min_standard_errors: of.MinStandardErrors | None = None,
     discovery_rate: of.DiscoveryRate = 0.9,
 ) -> Rows:
     """Answers with the number of clients that must share a value for a clear count.
 
     Returns:
         The holders that a value needs, the noise on a count, the cohort size of a
-        query and its local epsilon, and the guarantee in each adjacency.
+        query and its local epsilon, the guarantee, and which limit binds.
 
     Raises:
         ValueError: An argument is outside its range.
     """
-    counts = count_detection.CountDetection.within(
-        population=population,
-        num_queries=num_queries,
-        epsilon=epsilon,
-        delta=delta,
-        local_epsilon=local_epsilon,
-        randomizer=randomizer,
+    kind = shuffling.Randomizer(randomizer)
+    limits = device_policy.Limits(
+        aggregate_epsilon=epsilon, reports=1, local_epsilon=local_epsilon
     )
-    needed = counts.holders_needed(discovery_rate, min_standard_errors)
-    cohort, local = counts.cohort_size, counts.reports.replacement_epsilon
-    return [
+    setting = query_sizing.Setting(
+        num_devices=population,
+        queries=num_queries,
+        is_everybody=cohorts == "everybody",
+        epsilon=epsilon,
+        policy=device_policy.Policy(
+            analysis="",
+            limits=limits,
+            fields={"": limits},
+            randomizer=kind,
+            delta=delta,
+        ),
+        rate=discovery_rate,
+    )
+    if min_standard_errors is not None:
+        setting = dataclasses.replace(setting, stderrs=min_standard_errors)
+    if cohorts == "auto" and setting.is_better_by_everybody:
+        setting = dataclasses.replace(setting, is_everybody=True)
+    counts = setting.counts
+    local, spent = counts.reports.replacement_epsilon, counts.spent
+    total = setting.reports * spent.epsilon
+    rows = [
         row(
             f"holders for a discovery rate of {discovery_rate:g}",
-            "not possible" if needed is None else needed,
-            f"among all clients; a count stands out at {min_standard_errors:g} "
+            "not possible" if setting.holders is None else setting.holders,
+            f"among all clients; a count stands out at {setting.stderrs:.3g} "
             "standard errors of an empty cell; every holder reports it; normal "
             "approximation",
         ),
@@ -166,15 +183,28 @@ def statistics(
             counts.standard_error,
             "of one query, in clients",
         ),
-        row("cohort size of a query", cohort, f"{num_queries} disjoint cohorts"),
+        row(
+            "cohort size of a query",
+            counts.cohort_size,
+            f"each of {query_sizing.counted(num_queries)} goes to everybody"
+            if setting.is_everybody
+            else f"{num_queries} disjoint cohorts",
+        ),
         row("local epsilon of a report", local, "replacement"),
         row(
-            f"epsilon to quote at delta = {delta:g}",
-            counts.spent.epsilon,
-            f"{counts.spent.adjacency.value}, of all queries: a client is asked once; "
-            f"{counts.spent.bound}",
+            f"epsilon to quote at delta = {setting.delta:.4g}",
+            total,
+            f"{spent.adjacency.value}, of all queries: reports of a client: "
+            f"{setting.reports}; {spent.bound}",
         ),
     ]
+    if total < 0.99 * epsilon and local >= local_epsilon:
+        why = f"local epsilon {local_epsilon:g} binds; give a larger --local_epsilon"
+        rows.append(row(f"epsilon {epsilon:g} is not reached, spent", total, why))
+    if better := setting.better_delta:
+        name = f"delta above 1/n = {1 / population:.2g}"
+        rows.append(row(name, setting.delta, f"--delta={better:g} would do"))
+    return rows
 
 
 def _reports(name: str, local_epsilon: float, domain_size: int | None) -> Reports:
@@ -201,4 +231,4 @@ ANSWERS: dict[str, Callable[..., Rows]] = {
 }
 
 # Beginning of the quantity that --vary shows, where it is not the answer's first.
-QUANTITIES = {"triehh": "holders", "ldp_triehh": "holders"}
+QUANTITIES = {"triehh": "holders", "ldp_triehh": "holders", "statistics": "holders"}

@@ -80,7 +80,8 @@ Epsilon = Annotated[
 Randomizer = Annotated[str, "Local randomizer of a report.", RANDOMIZERS]
 LocalEpsilon = Annotated[
     float,
-    "Local epsilon of a report (of symmetric_one_hot: for deletion).",
+    "Local epsilon of a report (of symmetric_one_hot: for deletion). Of statistics the "
+    "largest, for replacement; 6 if not set.",
     "(0, 100]",
     "above this, a report is not private",
 ]
@@ -99,9 +100,15 @@ DomainSize = Annotated[
 ]
 NumQueries = Annotated[
     int,
-    "Queries of an analyst, each to an equal part of the clients; 3 if not set.",
+    "Queries of an analyst; 3 if not set.",
     "[1, 1000]",
     "more leave no cohorts",
+]
+Cohorts = Annotated[
+    str,
+    "Clients of a query of statistics: an equal part of all (disjoint), or all, who "
+    "divide --epsilon (everybody); as the run chooses (auto) if not set.",
+    ("auto", "disjoint", "everybody"),
 ]
 HonestFraction = Annotated[float, "Share of honest reports; 1 if not set.", "(0, 1]"]
 Population = Annotated[int, "n, clients of the run.", "[1, 1e12]", _CLIENTS]
@@ -166,7 +173,8 @@ NumPasses = Annotated[
 ]
 MinStandardErrors = Annotated[
     float,
-    "Standard errors that a released word's estimate has at least; 3 if not set.",
+    "Standard errors that a released word's estimate has at least; 3 if not set, of "
+    "statistics those of the run's defaults, 4.11.",
     "[0, 1000]",
     "no estimate stands out as far from the noise",
 ]

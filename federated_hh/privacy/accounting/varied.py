@@ -25,6 +25,7 @@ def table(
     values: Mapping[str, Any],
     vary: Sequence[str],
     quantity: str = "",
+    notes: dict[str, list[str]] | None = None,
 ) -> Rows:
     """Returns a quantity over one or two arguments of an answer.
 
@@ -37,6 +38,8 @@ def table(
             values go from a tenth to ten times the given one. "mechanism" takes those
             of training.
         quantity: Beginning of the quantity's name; by default the answer's first.
+        notes: Is given each basis of delta, and each limit that binds, with the
+            quantities that it holds for.
 
     Returns:
         A row for each value of the first argument, with the quantity's name; "-"
@@ -55,6 +58,7 @@ def table(
     if "mechanism" in axes and values.get("epsilon"):
         quantity = _PER_MECHANISM
     name, errors, rows = quantity, [], []
+    notes = {} if notes is None else notes
     for value in down:
         row: dict[str, Any] = {"quantity": "", first: value}
         for column in across:
@@ -68,6 +72,10 @@ def table(
                 errors.append(error)
                 row[_column(other, column)] = "-"
                 continue
+            for told in found:
+                if label := _label(told):
+                    labels = notes.setdefault(told["basis"], [])
+                    labels += [] if label in labels else [label]
             named = next(r for r in found if r["quantity"].startswith(quantity))
             name = named["quantity"]
             row[_column(other, column)] = named["value"]
@@ -75,6 +83,15 @@ def table(
     if all(cell == "-" for row in rows for cell in list(row.values())[2:]):
         raise errors[0]
     return [{**row, "quantity": name} for row in rows]
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    """Returns the name of a row of delta, or of a limit that binds; or ""."""
+    name = row["quantity"]
+    if name.startswith("epsilon to quote at"):
+        return name
+    is_told = name.startswith("delta") or "is not reached" in name
+    return f"{name}: {row['value']:.3g}" if is_told else ""
 
 
 def _axis(

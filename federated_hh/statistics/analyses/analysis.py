@@ -6,17 +6,18 @@ A subclass gives the next recipe, and learns from its estimates.
 import abc
 import contextlib
 import dataclasses
-import functools
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 from scipy import stats
 
 from federated_hh.privacy import plan as plan_lib
-from federated_hh.privacy.local import device_policy, device_reports_plan
-from federated_hh.privacy.shuffle import amplification as shuffling
+from federated_hh.privacy.local import (
+    device_policy,
+    device_reports_plan,
+    query_sizing,
+)
 from federated_hh.randomness import identities
 from federated_hh.rounds import algorithm
 from federated_hh.statistics.devices import device, fleet
@@ -148,12 +149,14 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
         policy = self.approval.policy
         fields = (policy.fields[name] for name in types)
         limit = min(limits.local_epsilon for limits in (policy.limits, *fields))
-        local_units, minimum = report_budget(
+        local_units, minimum = query_sizing.report_budget(
             policy.randomizer,
             policy.delta,
             limit,
             epsilon,
-            reports_expected(self.plan.sampler.cohort_size, self._drop_out),
+            query_sizing.reports_expected(
+                self.plan.sampler.cohort_size, self._drop_out
+            ),
         )
         return recipe_lib.Recipe(
             identifier=f"{50001 + state.queries}",
@@ -245,133 +248,3 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
             counts.clip(0, released.reports), released.reports
         )
         return Estimates(counts, np.sqrt(variances), released.reports)
-
-
-def query_epsilon(
-    policy: device_policy.Policy, queries: int, cohort_size: int
-) -> float:
-    """Returns the largest aggregate epsilon that a device gives each of some queries.
-
-    Args:
-        policy: The policy of the devices.
-        queries: Number of queries, of equal epsilons, that every device is to answer;
-            at least 1.
-        cohort_size: Expected number of reports of each.
-
-    Returns:
-        Epsilon, in whole millionths.
-
-    Raises:
-        ValueError: If no epsilon is so small that all are answered.
-    """
-    allowed = device_policy.units_of(policy.limits.aggregate_epsilon, "epsilon")
-    if policy.composition is device_policy.Composition.BASIC:
-        return allowed // queries / device_policy.UNITS
-    if policy.composition is device_policy.Composition.ADVANCED:
-        # Its cost is that of the aggregate epsilon alone.
-        units = _largest(
-            lambda units: _are_answered(policy, queries, policy.cost(units, 1, 2)),
-            allowed,
-        )
-        return units / device_policy.UNITS
-    most = device_policy.units_of(policy.limits.local_epsilon, "local_epsilon")
-    local_units = _largest(
-        lambda local: _are_answered(
-            policy, queries, policy.cost(1, local, cohort_size)
-        ),
-        most,
-    )
-    epsilon = policy.cohort_epsilon(local_units, cohort_size)
-    units = min(allowed, int(epsilon * device_policy.UNITS))
-    while units > 0:
-        budget = report_budget(
-            policy.randomizer,
-            policy.delta,
-            policy.limits.local_epsilon,
-            units / device_policy.UNITS,
-            cohort_size,
-        )
-        if _are_answered(policy, queries, policy.cost(units, *budget)):
-            break
-        # The minimum cohort that goes with it is smaller than the cohort.
-        units = units * 98 // 100
-    return units / device_policy.UNITS
-
-
-def _are_answered(
-    policy: device_policy.Policy, queries: int, cost: device_policy.Spent
-) -> bool:
-    """Returns whether a device answers some queries of the same cost."""
-    spent = device_policy.Spent()
-    for _ in range(queries - 1):
-        spent = spent.and_(cost)
-    return policy.refusal(spent, policy.limits, cost) is None
-
-
-def _largest(is_allowed: Callable[[int], bool], most: int) -> int:
-    """Returns the most of something that is allowed, to a ten-thousandth of `most`.
-
-    Raises:
-        ValueError: If none is.
-    """
-    if is_allowed(most):
-        return most
-    low, high = 0, most
-    while high - low > max(1, most // 10_000):
-        middle = (low + high) // 2
-        low, high = (middle, high) if is_allowed(middle) else (low, middle)
-    if low == 0:
-        raise ValueError("a device cannot answer so many queries within its policy")
-    return low
-
-
-def reports_expected(cohort_size: int, drop_out: float) -> int:
-    """Returns the reports that a cohort sends at least, but for one time in 10^9.
-
-    Args:
-        cohort_size: Number of devices asked.
-        drop_out: The probability with which each is gone.
-    """
-    stddev = math.sqrt(cohort_size * drop_out * (1 - drop_out))
-    return max(0, math.floor(cohort_size * (1 - drop_out) - 6 * stddev))
-
-
-@functools.lru_cache(maxsize=64)
-def report_budget(
-    randomizer: shuffling.Randomizer,
-    delta: float,
-    limit: float,
-    epsilon: float,
-    cohort_size: int,
-) -> tuple[int, int]:
-    """Returns the largest local epsilon for an aggregate's, and the minimum cohort.
-
-    Args:
-        randomizer: Local randomizer of the reports.
-        delta: The delta of the aggregate.
-        limit: The most that the local epsilon may be, for replacement.
-        epsilon: The epsilon of the aggregate.
-        cohort_size: Expected number of reports.
-
-    Returns:
-        (local epsilon in millionths, fewest reports).
-
-    Raises:
-        ValueError: If no local epsilon will do.
-    """
-    twice = randomizer is shuffling.Randomizer.SYMMETRIC_ONE_HOT
-    largest = shuffling.largest_local_epsilon(
-        randomizer, epsilon=epsilon, delta=delta, num_reports=cohort_size
-    ) * (2 if twice else 1)
-    units = device_policy.units_of(limit, "local_epsilon")
-    # A thousandth less, so that a device that bounds it again does not need one more.
-    units = min(units, int(largest * 0.999 * device_policy.UNITS))
-    minimum = device_policy.minimum_cohort(
-        randomizer, units, device_policy.units_of(epsilon, "aggregate_epsilon"), delta
-    )
-    if minimum > cohort_size:
-        raise ValueError(
-            f"cohort_size is {cohort_size:,}; it has to be at least {minimum:,} for a "
-            f"cohort aggregate epsilon of {epsilon:g}"
-        )
-    return units, minimum

@@ -8,9 +8,10 @@ import re
 import numpy as np
 from absl.testing import absltest, parameterized
 
+from federated_hh.privacy.accounting import answers
+from federated_hh.privacy.local import query_sizing
 from federated_hh.statistics import approvals, preparation
 from federated_hh.statistics import options as statistics_options
-from federated_hh.statistics.analyses import analysis
 from federated_hh.statistics.devices import device, policy_file
 from tests.federated_hh.statistics import cases
 
@@ -36,6 +37,32 @@ class SizingTest(parameterized.TestCase):
         self.assertEqual(is_worth, expected == "everybody")
         given = dataclasses.replace(options, cohorts="disjoint")
         self.assertEqual(preparation.resolved(given, num_devices), given)
+
+    @parameterized.parameters(
+        (1000, {}), (30_000, {"epsilon": 0.5}), (10**6, {}), (10**7, {"delta": 1e-9}),
+        (10**5, {"randomizer": "symmetric"}), (10**5, {"local_epsilon": 2.0}),
+        (10**6, {"cohorts": "disjoint"}),
+    )  # fmt: skip
+    def test_the_accounting_answers_what_a_run_does(self, num_devices, changes):
+        options = statistics_options.StatisticsOptions(**changes)
+        options = preparation.resolved(options, num_devices)
+        run = preparation.settings_of(options, num_devices)[0]
+        if "randomizer" in changes:
+            changes = {"randomizer": "symmetric_one_hot"}
+        rows = answers.statistics(population=num_devices, **changes)
+        found = {row["quantity"]: row["value"] for row in rows}
+        self.assertEqual(found["holders for a discovery rate of 0.9"], run.holders)
+        cohort = num_devices // (1 if options.cohorts == "everybody" else 3)
+        self.assertEqual(found["cohort size of a query"], cohort)
+        self.assertIn(f"epsilon to quote at delta = {run.delta:.4g}", found)
+
+    def test_a_delta_above_one_in_n_is_told(self):
+        run = _setting(5 * 10**6, cohorts="everybody")
+        self.assertEqual(run.better_delta, 1e-8)
+        for delta, expected in ((1e-7, 1e-8), (5e-8, None), (1e-8, None)):
+            run = _setting(5 * 10**6, cohorts="everybody", delta=delta)
+            self.assertEqual(run.better_delta, expected)
+        self.assertIsNone(_setting(10**6, cohorts="disjoint").better_delta)
 
     def test_one_query_goes_to_everybody_at_once(self):
         options = statistics_options.StatisticsOptions(strategy="static")
@@ -144,7 +171,7 @@ class SizingTest(parameterized.TestCase):
     def test_as_many_holders_are_found_nine_times_in_ten(self, num_devices):
         setting = dataclasses.replace(_setting(num_devices), queries=1)
         policy = setting.policy
-        local_units, _ = analysis.report_budget(
+        local_units, _ = query_sizing.report_budget(
             policy.randomizer, policy.delta, 6.0, setting.epsilon, num_devices
         )
         recipe = dataclasses.replace(cases.recipe(), local_units=local_units)

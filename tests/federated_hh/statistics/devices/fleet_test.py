@@ -14,12 +14,12 @@ from federated_hh.privacy.local import (
     device_policy,
     device_reports_plan,
     device_reports_statement,
+    query_sizing,
 )
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle import renyi_aggregation
 from federated_hh.randomness import streams
 from federated_hh.rounds import samplers
-from federated_hh.statistics.analyses import analysis
 from federated_hh.statistics.devices import (
     budget,
     device,
@@ -406,8 +406,10 @@ class PlanTest(parameterized.TestCase):
             fields={"ngrams": limits},
             **changes,
         ).policy
-        epsilon = analysis.query_epsilon(policy, queries, 50_000)
-        local, minimum = analysis.report_budget(randomizer, 1e-6, 6.0, epsilon, 50_000)
+        epsilon = query_sizing.query_epsilon(policy, queries, 50_000)
+        local, minimum = query_sizing.report_budget(
+            randomizer, 1e-6, 6.0, epsilon, 50_000
+        )
         recipe = dataclasses.replace(
             cases.recipe(),
             local_units=local,

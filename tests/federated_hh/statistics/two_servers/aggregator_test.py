@@ -3,10 +3,9 @@
 import numpy as np
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy.local import device_reports_plan
+from federated_hh.privacy.local import device_reports_plan, query_sizing
 from federated_hh.randomness import streams
 from federated_hh.rounds import samplers
-from federated_hh.statistics.analyses import analysis
 from federated_hh.statistics.devices import fleet
 from federated_hh.statistics.two_servers import aggregator
 from tests.federated_hh.statistics import cases, collected
@@ -84,14 +83,14 @@ class TwoServersTest(parameterized.TestCase):
         self.assertEqual(again.refused, batch.refused)
 
     def test_a_query_asks_for_no_more_than_will_stay(self):
-        self.assertEqual(analysis.reports_expected(3000, 0.0), 3000)
+        self.assertEqual(query_sizing.reports_expected(3000, 0.0), 3000)
         generator = np.random.default_rng(5)
         for size, drop_out in ((100, 0.5), (3000, 0.05), (10**6, 0.2)):
-            expected = analysis.reports_expected(size, drop_out)
+            expected = query_sizing.reports_expected(size, drop_out)
             stay = generator.binomial(size, 1 - drop_out, 20_000)
             self.assertGreaterEqual(stay.min(), expected)
             self.assertLess(stay.min() - expected, 4 * stay.std())
-        self.assertEqual(analysis.reports_expected(2, 0.9), 0)
+        self.assertEqual(query_sizing.reports_expected(2, 0.9), 0)
 
     def test_what_was_refused_is_a_metric(self):
         mechanism = device_reports_plan.MinimumCohort()
