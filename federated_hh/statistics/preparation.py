@@ -42,12 +42,14 @@ class Prepared:
     Attributes:
         algorithm: The analysis.
         stored: Contents of the devices.
-        setting: Sizes of the query that needs the most holders.
+        setting: Sizes of the answered query that needs the most holders.
+        is_answered: Whether devices will answer any query.
     """
 
     algorithm: analysis.Analysis[Any]
     stored: events.NGramEvents | device_table.DeviceTable
     setting: query_sizing.Setting
+    is_answered: bool = True
 
     def check_device(self, number: int) -> None:
         """Raises `ValueError` where there is no such device."""
@@ -181,6 +183,7 @@ def prepare(
                 told = policy_file.told(approvals.approval_of(options, table, approval))
                 raise ValueError(f"{options.recipe[number]}: {error}; {told}") from None
     algorithm = algorithm_of(options, stored, fingerprint, recipes, approval)
+    answered = settings
     if isinstance(algorithm, custom_recipes.CustomRecipes):
         approvals.check_recipes(options, algorithm.approval, algorithm.recipes, table)
         cohort = algorithm.plan.sampler.cohort_size
@@ -192,7 +195,20 @@ def prepare(
                     "that no sum would be released; without privacyBudget a recipe "
                     "gets one that fits"
                 )
-    return Prepared(algorithm, stored, max(settings, key=_share))
+        if options.ask_refused:
+            asked, is_everybody = algorithm.recipes, options.cohorts == "everybody"
+            answered = [
+                setting
+                for number, setting in enumerate(settings)
+                if asked[number].minimum_cohort <= cohort
+                and not device.refusal(
+                    algorithm.approval,
+                    asked[number],
+                    asked[:number] if is_everybody else (),
+                )
+            ]
+    largest = max(answered or settings, key=_share)
+    return Prepared(algorithm, stored, largest, bool(answered))
 
 
 def algorithm_of(
@@ -301,8 +317,8 @@ def summary(prepared: Prepared) -> str:
     if first is None:
         return "Nothing is asked."
     sampler = algorithm.plan.sampler
-    found = ""
-    if setting.holders is not None:
+    found = "" if prepared.is_answered else " No answer: see the recipe's outcome."
+    if prepared.is_answered and setting.holders is not None:
         found = (
             f" A value is found with probability 0.9 if {setting.holders:,} devices "
             f"report it ({setting.share:.2%})."
