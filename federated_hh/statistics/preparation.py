@@ -317,7 +317,11 @@ def summary(prepared: Prepared) -> str:
     if first is None:
         return "Nothing is asked."
     sampler = algorithm.plan.sampler
-    found = "" if prepared.is_answered else " No answer: see the recipe's outcome."
+    found = (
+        ""
+        if prepared.is_answered
+        else " No sum will be released: the last line has the reason."
+    )
     if prepared.is_answered and setting.holders is not None:
         found = (
             f" A value is found with probability 0.9 if {setting.holders:,} devices "

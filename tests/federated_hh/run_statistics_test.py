@@ -302,7 +302,7 @@ class RunStatisticsTest(absltest.TestCase):
             self.assertFalse((self.scratch / "cache").exists())
         done = self.ask(recipe, *flags, "--ask_refused", *_SMALL)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("No answer: see the recipe's outcome.", done.stderr)
+        self.assertIn("No sum will be released", done.stderr)
         self.assertNotIn("A value is found", done.stderr)
         self.assertIn("Privacy: epsilon 0 at delta 0", done.stdout)
         privacy = json.loads((path / "privacy.json").read_text())

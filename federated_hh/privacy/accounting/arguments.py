@@ -80,8 +80,8 @@ Epsilon = Annotated[
 Randomizer = Annotated[str, "Local randomizer of a report.", RANDOMIZERS]
 LocalEpsilon = Annotated[
     float,
-    "Local epsilon of a report (of symmetric_one_hot: for deletion). Of statistics the "
-    "largest, for replacement; 6 if not set.",
+    "Local epsilon of a report (of symmetric_one_hot: for deletion; of statistics the "
+    "largest, for replacement, 6 if not set).",
     "(0, 100]",
     "above this, a report is not private",
 ]
