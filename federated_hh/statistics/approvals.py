@@ -154,11 +154,27 @@ def check_recipes(
             errors.append(
                 ValueError(
                     f"{options.recipe[number]}: devices would refuse it: "
-                    f"{found}; {policy_file.told(approval)}. --policy=FILE approves "
+                    f"{found}{_least_cohort(approval.policy, recipe, str(found))}; "
+                    f"{policy_file.told(approval)}. --policy=FILE approves "
                     "other things; a recipe without privacyBudget gets one that fits"
                 )
             )
     fields_lib.raise_all(errors)
+
+
+def _least_cohort(
+    policy: device_policy.Policy, recipe: recipe_lib.Recipe, refusal: str
+) -> str:
+    """Returns the minimum cohort that check 3 would accept, in words; else ""."""
+    if not refusal.startswith("check 3"):
+        return ""
+    try:
+        least = device_policy.minimum_cohort(
+            policy.randomizer, recipe.local_units, recipe.aggregate_units, policy.delta
+        )
+    except ValueError:
+        return "; no minimumCohort would do"
+    return f"; minimumCohort has to be at least {least:,}"
 
 
 def _check_types(

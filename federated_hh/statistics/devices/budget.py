@@ -6,11 +6,9 @@ device that stops in between has lost budget and told nothing.
 
 import contextlib
 import dataclasses
-import functools
 import json
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from federated_hh.privacy.local import device_policy
 from federated_hh.statistics.recipes import recipe as recipe_lib
@@ -64,26 +62,12 @@ def decide(
             return Refusal(check, f"of {name} {reason}")
     epsilon = policy.cohort_epsilon(recipe.local_units, recipe.minimum_cohort)
     if epsilon > recipe.aggregate_epsilon:
-        least = _least_cohort(
-            policy.randomizer, recipe.local_units, recipe.aggregate_units, policy.delta
-        )
         return Refusal(
             3,
             f"a cohort of {recipe.minimum_cohort:,} has an aggregate epsilon of "
-            f"{epsilon:.6g}, more than the {recipe.aggregate_epsilon:g} asked for; "
-            f"{least}",
+            f"{epsilon:.6g}, more than the {recipe.aggregate_epsilon:g} asked for",
         )
     return None
-
-
-@functools.lru_cache(maxsize=1024)
-def _least_cohort(*budget: Any) -> str:
-    """Returns the minimum cohort that would do, in words."""
-    try:
-        least = device_policy.minimum_cohort(*budget)
-    except ValueError:
-        return "no minimumCohort would do"
-    return f"minimumCohort has to be at least {least:,}"
 
 
 def cost_of(

@@ -56,6 +56,24 @@ class SizingTest(parameterized.TestCase):
         self.assertEqual(found["cohort size of a query"], cohort)
         self.assertIn(f"epsilon to quote at delta = {run.delta:.4g}", found)
 
+    def test_check_3_names_the_least_cohort(self):
+        options = statistics_options.StatisticsOptions(recipe=("a.json",))
+        approval, least = cases.approval(), 50
+        for _ in range(2):
+            recipe = cases.recipe(
+                privacyBudget__cohortAggregateEpsilon=0.4,
+                privacyBudget__localEpsilon=2,
+                privacyBudget__minimumCohort=least - 1,
+            )
+            with self.assertRaisesRegex(ValueError, "check 3") as caught:
+                approvals.check_recipes(options, approval, [recipe])
+            told = re.search(
+                r"minimumCohort .* least ([0-9,]+);", str(caught.exception)
+            )
+            least = int(told[1].replace(",", ""))
+        enough = dataclasses.replace(recipe, minimum_cohort=least)
+        self.assertIsNone(device.refusal(approval, enough))
+
     def test_a_delta_above_one_in_n_is_told(self):
         run = _setting(5 * 10**6, cohorts="everybody")
         self.assertEqual(run.better_delta, 1e-8)

@@ -67,16 +67,6 @@ class AccountantTest(parameterized.TestCase):
         policy = cases.approval(**changes).policy
         return self.enter_context(budget.Accountant(policy, path))
 
-    def test_check_3_names_the_least_cohort(self):
-        accountant = self.open()
-        refusal = accountant.charge(0, _GRAMS, _asks(0.4, minimum=50))
-        self.assertEqual(refusal.check, 3)
-        least = int(refusal.reason.rpartition(" ")[2].replace(",", ""))
-        self.assertIn("minimumCohort has to be at least", refusal.reason)
-        refusal = accountant.charge(0, _GRAMS, _asks(0.4, minimum=least - 1))
-        self.assertEqual(refusal.check, 3)
-        self.assertIsNone(accountant.charge(0, _GRAMS, _asks(0.4, minimum=least)))
-
     def test_checks_come_in_the_order_of_the_paper(self):
         for recipe, fields, check in (
             # Each is beyond that check and all after it.
