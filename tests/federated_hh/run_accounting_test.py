@@ -1,6 +1,7 @@
 """Tests of the command line, run as a user runs it, and of the papers' tables."""
 
 import csv
+import dataclasses
 import inspect
 import io
 import json
@@ -128,6 +129,22 @@ class AnswersTest(parameterized.TestCase):
         ]
         asked = [v for name, v in values.items() if name.startswith("holders")]
         self.assertEqual(asked, [[number] for number in holders])
+
+    @parameterized.parameters(10_000, 100_000, 5_000_000)
+    def test_ldp_triehh_is_planned_as_it_runs(self, population):
+        from federated_hh.heavy_hitters.ldp_triehh import options
+
+        run = options.LdpTrieHHOptions(epsilon=8.0)
+        sizes = run.sensible(population, 100, ("cohort_size", "max_prefixes"))
+        law = dataclasses.replace(run, **sizes).detection(population, 100)
+        found = answers.ANSWERS["ldp_triehh"](population=population, local_epsilon=8.0)
+        values = {row["quantity"]: row["value"] for row in found}
+        self.assertEqual(values["cohort size of a level"], sizes["cohort_size"])
+        self.assertEqual(values["kept prefixes of a level"], sizes["max_prefixes"])
+        self.assertEqual(
+            values["holders for a discovery rate of 0.9, 6 characters"],
+            law.holders_needed(0.9, 6),
+        )
 
     @parameterized.parameters(
         ("asymmetric_one_hot", 3), ("symmetric_one_hot", 3), ("asymmetric_one_hot", 1)

@@ -31,8 +31,6 @@ _VISIBLE_DEVIATIONS = 3
 # Of a level, where the sum of its reports is drawn: 190 at epsilon 10 and 320 at 2, by
 # measurement, and as much again for what the trie and the results hold.
 _BYTES_A_CANDIDATE = 600
-# More clients find rarer words, and take a small machine longer.
-_LARGEST_CHOSEN_COHORT = 200_000
 # Candidates of a repeat that take a small machine a minute, and how many times as many
 # as are of use are worth a warning.
 _MANY_CANDIDATES, _TOO_LARGE = 3_000_000, 10
@@ -281,10 +279,9 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         chosen: dict[str, Any] = {}
         options = self
         if "cohort_size" in names:
-            counting = self.counting_clients
-            counting = num_clients // 10 if counting is None else counting
-            possible = max(0, num_clients - counting) // self.levels
-            chosen["cohort_size"] = min(max(1, possible), _LARGEST_CHOSEN_COHORT)
+            chosen["cohort_size"] = ldp_triehh_detection.sensible_cohort(
+                num_clients, self.levels, self.counting_clients
+            )
             options = dataclasses.replace(self, **chosen)
         options.check_population(num_clients)
         if "max_prefixes" not in names or math.isinf(options.local_epsilon):

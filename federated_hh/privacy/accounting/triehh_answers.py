@@ -1,5 +1,6 @@
 """The command line's answers on TrieHH and LDP TrieHH."""
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ from federated_hh.privacy.triehh import wanted_detection as detection
 
 # Populations of a plot: from a hundredth of the given one to a hundred times it.
 _PLOTTED = tuple(np.geomspace(0.01, 100, 13))
+# Of a level, as in Sun et al. 2024; a run in which nothing can be found is refused.
+_KEPT_PREFIXES = 10_000
 
 
 def triehh(
@@ -114,7 +117,7 @@ def ldp_triehh(
     local_epsilon: of.LocalEpsilon,
     contribution_bound: of.ContributionBound = 60,
     max_depth: of.MaxDepth = 15,
-    kept_prefixes: of.KeptPrefixes = 10_000,
+    kept_prefixes: of.KeptPrefixes | None = None,
     alphabet_size: of.AlphabetSize = 101,
     cohort_size: of.CohortSize | None = None,
     num_passes: of.NumPasses = 1,
@@ -132,9 +135,9 @@ def ldp_triehh(
     Returns:
         The holders that a word needs; with detectable the rows of `detection.rows`, as
         given and in settings that find more. The first row
-        has the basis of all. By default cohorts are the largest that n allows, words
-        have 6 characters or the most that can be found, and are found with probability
-        0.5 and 0.9.
+        has the basis of all. By default cohorts and kept prefixes are those that a run
+        chooses, words have 6 characters or the most that can be found, and are found
+        with probability 0.5 and 0.9.
 
     Raises:
         ValueError: An argument is outside its range.
@@ -142,15 +145,15 @@ def ldp_triehh(
     if plot is not None and not detectable:
         raise ValueError("--plot needs --detectable or --vary")
     checks.integer(alphabet_size=alphabet_size, least=2)
-    if competing_prefixes >= kept_prefixes:
+    if kept_prefixes is not None and competing_prefixes >= kept_prefixes:
         raise ValueError(
             f"competing_prefixes is {competing_prefixes:,}; it has to be below "
             f"kept_prefixes, which is {kept_prefixes:,}: they take all places"
         )
     levels = max_depth * num_passes
     if cohort_size is None:
-        cohort_size = population // levels
-    if cohort_size < 1:
+        cohort_size = ldp_triehh_detection.sensible_cohort(population, levels)
+    if population < levels:
         raise ValueError(
             f"population is {population}; it has to be at least {levels}, a client for "
             "each level"
@@ -160,7 +163,7 @@ def ldp_triehh(
             cohort_size=cohort_size,
             contribution_bound=contribution_bound,
             max_depth=max_depth,
-            max_prefixes=kept_prefixes,
+            max_prefixes=kept_prefixes or _KEPT_PREFIXES,
             num_passes=num_passes,
             min_standard_errors=min_standard_errors,
         ),
@@ -168,8 +171,12 @@ def ldp_triehh(
         num_characters=alphabet_size - 1,
         probabilities=ldp_triehh_detection.probabilities_of(randomizer, local_epsilon),
         reported_share=reported_share,
-        competing=competing_prefixes,
     )
+    if kept_prefixes is None:
+        places = ldp_triehh_detection.sensible_places(own)
+        # With none, nothing is found at any number of places.
+        own = ldp_triehh_detection.with_places(own, places or _KEPT_PREFIXES)
+    own = dataclasses.replace(own, competing=competing_prefixes)
     if not detectable:
         return _ldp_holders(own, 0.9 if discovery_rate is None else discovery_rate)
     settings = ldp_triehh_detection.alternatives(
@@ -201,6 +208,7 @@ def _ldp_holders(own: ldp_triehh_detection.LdpTrieHHDetection, rate: float) -> R
         row(
             "cohort size of a level", own.settings.cohort_size, "of other clients each"
         ),
+        row("kept prefixes of a level", own.settings.max_prefixes, "eta_max"),
         row(
             "guarantee", "-", "--mechanism=shuffle has the client's, for these reports"
         ),

@@ -37,6 +37,8 @@ _NORMAL_FROM = 5_000
 _WORTH_A_PLACE = 1 / 3
 # Of a level: the fewest, a middle number, and those of Sun et al. 2024.
 _LEAST_PLACES, _TYPICAL_PLACES, _MOST_PLACES = 10, 1_000, 10_000
+# More clients find rarer words, and take a small machine longer.
+_LARGEST_CHOSEN_COHORT = 200_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -304,6 +306,19 @@ def with_places(own: LdpTrieHHDetection, places: int) -> LdpTrieHHDetection:
     """Returns a run's detection with another `max_prefixes`."""
     settings = dataclasses.replace(own.settings, max_prefixes=places)
     return dataclasses.replace(own, settings=settings)
+
+
+def sensible_cohort(num_clients: int, levels: int, counting: int | None = None) -> int:
+    """Returns the cohort size that a run chooses for a population.
+
+    Args:
+        num_clients: Clients of the population.
+        levels: Levels of all passes.
+        counting: Clients of the counting task; by default a tenth of the population.
+    """
+    counting = num_clients // 10 if counting is None else counting
+    possible = max(0, num_clients - counting) // levels
+    return min(max(1, possible), _LARGEST_CHOSEN_COHORT)
 
 
 def sensible_places(own: LdpTrieHHDetection) -> int | None:
