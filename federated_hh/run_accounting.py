@@ -44,7 +44,7 @@ from absl import app, flags
 
 from federated_hh.options import option_flags
 from federated_hh.privacy.accounting import arguments, plots, run_totals, varied
-from federated_hh.privacy.accounting.answers import ANSWERS, QUANTITIES
+from federated_hh.privacy.accounting.answers import ANSWERS, BESIDE, QUANTITIES
 
 _MECHANISM = flags.DEFINE_enum(
     "mechanism", None, list(ANSWERS), "Mechanism to account for."
@@ -149,8 +149,11 @@ def _answer() -> list[dict[str, Any]]:
     if _VARY.value is not None:
         path = values.pop("plot", None)
         quantity = QUANTITIES.get(mechanism, "")
+        beside = BESIDE.get(mechanism, ()) if path is None else ()
         notes: dict[str, list[str]] = {}
-        rows = varied.table(ANSWERS, mechanism, values, _VARY.value, quantity, notes)
+        rows = varied.table(
+            *(ANSWERS, mechanism, values, _VARY.value, quantity, notes, beside)
+        )
         # On standard error: the table stays one that programs read.
         for basis, labels in notes.items():
             few = labels if len(labels) < 4 else [labels[0], "...", labels[-1]]

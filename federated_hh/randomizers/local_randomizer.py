@@ -380,7 +380,7 @@ class LocalRandomizer(abc.ABC):
                 f"{float(other):g}; they have to be probabilities, the first the larger"
             )
         needed, claimed = math.inf, self.guarantee.replacement_epsilon
-        if 0 < other and own < 1:
+        if other > 0 and own < 1:
             needed = math.log(max(own / other, (1 - other) / (1 - own)))
         if needed > claimed + _CLAIM_TOLERANCE:
             raise ValueError(

@@ -146,6 +146,42 @@ class AnswersTest(parameterized.TestCase):
             law.holders_needed(0.9, 6),
         )
 
+    def test_ldp_triehh_plans_have_the_epsilons_of_the_statement(self):
+        from federated_hh.privacy.local import report_guarantees
+
+        given = ("--mechanism=ldp_triehh", "--population=1e6", "--delta=1e-8")
+        values = _values(*given, "--local_epsilon=9")
+        stated, _ = report_guarantees.guarantees(
+            report_guarantees.ReportRounds(
+                local_epsilon=9.0,
+                cohort_size=60_000,
+                contribution_bound=60,
+                domain_sizes=(10_101,),
+            ),
+            1e-8,
+        )
+        central = {
+            f"central epsilon per {one.unit.value}, {one.adjacency.value}": one.epsilon
+            for one in stated
+            if one.delta and not one.is_comparison
+        }
+        self.assertLen(central, 3)
+        for name, epsilon in central.items():
+            self.assertAlmostEqual(values[name][0], epsilon, places=6)
+        self.assertEqual(values["delta"], [1e-8])
+        done = accounting_program.run(
+            *given, "--vary=local_epsilon=8:9:2", "--format=csv"
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        last = list(csv.DictReader(io.StringIO(done.stdout)))[-1]
+        for name in (*central, "delta", "central epsilon to quote"):
+            self.assertEqual(float(last[name]), values[name][0])
+        wrong = accounting_program.run(
+            *given, "--local_epsilon=9", "--vary=epsilon=1:8"
+        )
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("--local_epsilon is what --mechanism=ldp", wrong.stderr)
+
     @parameterized.parameters(
         ("asymmetric_one_hot", 3), ("symmetric_one_hot", 3), ("asymmetric_one_hot", 1)
     )

@@ -232,3 +232,5 @@ ANSWERS: dict[str, Callable[..., Rows]] = {
 
 # Beginning of the quantity that --vary shows, where it is not the answer's first.
 QUANTITIES = {"triehh": "holders", "ldp_triehh": "holders", "statistics": "holders"}
+# Beginnings of those that a table over one argument has beside it.
+BESIDE = {"ldp_triehh": ("central epsilon", "delta")}

@@ -12,7 +12,12 @@ from federated_hh.privacy import guarantee
 from federated_hh.privacy.accounting import arguments as of
 from federated_hh.privacy.accounting import plots
 from federated_hh.privacy.accounting.arguments import Rows, row
-from federated_hh.privacy.local import ldp_triehh_detection, ldp_triehh_settings
+from federated_hh.privacy.local import (
+    ldp_triehh_detection,
+    ldp_triehh_settings,
+    report_guarantees,
+)
+from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh_lib
 from federated_hh.privacy.triehh import solver, theorem1
@@ -115,6 +120,7 @@ def ldp_triehh(
     *,
     population: of.Population,
     local_epsilon: of.LocalEpsilon,
+    delta: of.Delta = 1e-10,
     contribution_bound: of.ContributionBound = 60,
     max_depth: of.MaxDepth = 15,
     kept_prefixes: of.KeptPrefixes | None = None,
@@ -178,7 +184,10 @@ def ldp_triehh(
         own = ldp_triehh_detection.with_places(own, places or _KEPT_PREFIXES)
     own = dataclasses.replace(own, competing=competing_prefixes)
     if not detectable:
-        return _ldp_holders(own, 0.9 if discovery_rate is None else discovery_rate)
+        rate = 0.9 if discovery_rate is None else discovery_rate
+        return _ldp_holders(own, rate) + _ldp_guarantees(
+            own.settings, alphabet_size - 1, randomizer, local_epsilon, delta
+        )
     settings = ldp_triehh_detection.alternatives(
         own,
         epsilon=local_epsilon,
@@ -209,10 +218,55 @@ def _ldp_holders(own: ldp_triehh_detection.LdpTrieHHDetection, rate: float) -> R
             "cohort size of a level", own.settings.cohort_size, "of other clients each"
         ),
         row("kept prefixes of a level", own.settings.max_prefixes, "eta_max"),
-        row(
-            "guarantee", "-", "--mechanism=shuffle has the client's, for these reports"
-        ),
     ]
+
+
+def _ldp_guarantees(
+    settings: ldp_triehh_settings.LdpTrieHHSettings,
+    num_characters: int,
+    name: str,
+    local_epsilon: float,
+    delta: float,
+) -> Rows:
+    """Returns the central guarantees by the bounds of a run's statement."""
+    sizes = settings.usual_domains(num_characters)
+    kind = shuffling.Randomizer(name)
+    is_subset = kind is shuffling.Randomizer.SUBSET_SELECTION
+    reports = shuffling.Reports(
+        randomizer=kind, local_epsilon=local_epsilon, domain_size=sizes[0]
+    )
+    stated, _ = report_guarantees.guarantees(
+        report_guarantees.ReportRounds(
+            local_epsilon=reports.replacement_epsilon,
+            cohort_size=settings.cohort_size,
+            contribution_bound=settings.contribution_bound,
+            domain_sizes=sizes,
+            randomizer=None if is_subset else name,
+        ),
+        delta,
+    )
+    where = f"; levels of at least {min(sizes):,} items" if is_subset else ""
+    central = [one for one in stated if one.delta and not one.is_comparison]
+    rows = [
+        row(
+            f"central epsilon per {one.unit.value}, {one.adjacency.value}",
+            one.epsilon,
+            one.bound + where,
+        )
+        for one in central
+    ]
+    of_client = [one for one in central if one.unit is guarantee.Unit.CLIENT]
+    if of_client:
+        best = min(of_client, key=lambda one: one.epsilon)
+        rows.append(
+            row(
+                "central epsilon to quote",
+                best.epsilon,
+                f"per client, {best.adjacency.value}: it covers all of a client's "
+                f"{settings.contribution_bound} reports, an item's only one of them",
+            )
+        )
+    return [*rows, row("delta", delta, "of each central epsilon, for one repeat")]
 
 
 def _findable(

@@ -26,6 +26,7 @@ def table(
     vary: Sequence[str],
     quantity: str = "",
     notes: dict[str, list[str]] | None = None,
+    beside: tuple[str, ...] = (),
 ) -> Rows:
     """Returns a quantity over one or two arguments of an answer.
 
@@ -40,6 +41,8 @@ def table(
         quantity: Beginning of the quantity's name; by default the answer's first.
         notes: Is given each basis of delta, and each limit that binds, with the
             quantities that it holds for.
+        beside: Beginnings of quantities that have a column of their own where one
+            argument is varied.
 
     Returns:
         A row for each value of the first argument, with the quantity's name; "-"
@@ -79,10 +82,14 @@ def table(
             named = next(r for r in found if r["quantity"].startswith(quantity))
             name = named["quantity"]
             row[_column(other, column)] = named["value"]
+            if beside and other is None:
+                more = [r for r in found if r["quantity"].startswith(beside)]
+                row |= {r["quantity"]: r["value"] for r in more}
         rows.append(row)
     if all(cell == "-" for row in rows for cell in list(row.values())[2:]):
         raise errors[0]
-    return [{**row, "quantity": name} for row in rows]
+    columns = dict.fromkeys(name for row in rows for name in row)
+    return [{**dict.fromkeys(columns, "-"), **row, "quantity": name} for row in rows]
 
 
 def _label(row: Mapping[str, Any]) -> str:
@@ -104,6 +111,12 @@ def _axis(
         return name, [*_OF_TRAINING]
     options = fields.fields_of(arguments.options_class([answer]))
     field = options.get(name)
+    if name == "epsilon" and field is None and "local_epsilon" in options:
+        raise ValueError(
+            f"--vary={text}: --local_epsilon is what --mechanism={mechanism} spends; "
+            "vary that, such as --vary=local_epsilon=2:10. The central epsilon stands "
+            "beside it"
+        )
     if field is None or field.kind not in (int, float):
         numbers = [n for n, known in options.items() if known.kind in (int, float)]
         raise ValueError(

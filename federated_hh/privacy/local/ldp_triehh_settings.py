@@ -98,6 +98,19 @@ class LdpTrieHHSettings:
         """The clients of a whole run: no one takes part twice."""
         return self.cohort_size * self.levels
 
+    def usual_domains(self, num_characters: int) -> tuple[int, int]:
+        """Returns the domain sizes of the first level and of a later, full one.
+
+        Small domains have the largest central epsilons. A later level is smaller
+        still only where nearly all of its prefixes end as words.
+
+        Args:
+            num_characters: Characters of the alphabet, the end of a word not counted.
+        """
+        later = min(num_characters, self.max_prefixes)
+        symbols = num_characters + 1
+        return num_characters * symbols + 1, later * symbols + 1
+
     def check_clients(self, num_clients: int) -> None:
         """Raises `ValueError` if a population has too few clients for all levels."""
         if self.clients_needed > num_clients:
