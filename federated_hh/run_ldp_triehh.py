@@ -84,13 +84,9 @@ def _make_algorithm(options, population_options, population):
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     options = _PROGRAM.read(LdpTrieHHOptions)
-    if options.central_epsilon is not None:
-        print(
-            f"Local epsilon {options.local_epsilon:.6g}: with it, an item's central "
-            f"epsilon over all repeats is at most {options.central_epsilon:g} at "
-            f"delta {options.delta:g}."
-        )
     characters = ldp_triehh_options.characters_of(_PROGRAM.population.read())
+    if options.central_epsilon is not None:
+        print(options.central_forecast(len(characters)))
     population = _PROGRAM.population.prepare_words()
     options.check_population(population.num_clients)
     for warning in (

@@ -141,6 +141,46 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
             largest=_MAX_EPSILON,
         )
 
+    def central_forecast(self, num_characters: int) -> str:
+        """Returns what `central_epsilon` promises, and what is to be expected of it.
+
+        Args:
+            num_characters: Characters of the alphabet, the end of a word not counted.
+        """
+        text = (
+            f"Local epsilon {self.local_epsilon:.6g}: with it, an item's central "
+            f"epsilon over all repeats is at most {self.central_epsilon:g} at delta "
+            f"{self.delta:g}, whatever the levels' candidates turn out to be."
+        )
+        if self.randomizer != "subset_selection" or self.reports_per_level < 2:
+            return text
+        from federated_hh.privacy.local import report_guarantees
+
+        def expected(local: float) -> float:
+            return report_guarantees.of_an_item(
+                report_guarantees.ReportRounds(
+                    local_epsilon=local,
+                    cohort_size=self.cohort_size,
+                    contribution_bound=self.contribution_bound,
+                    domain_sizes=self.usual_domains(num_characters),
+                    num_repeats=self.num_repeats,
+                ),
+                self.delta,
+            )
+
+        text += f" Expect about {expected(self.local_epsilon):.2g} at usual levels"
+        # To a tenth, as the forecast is no promise.
+        low, high = self.local_epsilon, _MAX_EPSILON
+        while high - low > 0.1:
+            middle = (low + high) / 2
+            fits = expected(middle) <= self.central_epsilon
+            low, high = (middle, high) if fits else (low, middle)
+        return text + (
+            f" ({min(self.usual_domains(num_characters)):,} items or more); "
+            f"--epsilon={math.floor(10 * low) / 10:g} would spend about "
+            f"{self.central_epsilon:g} there."
+        )
+
     def noise_warning(self, num_characters: int) -> str:
         """Returns a warning if no word could be told from noise, else an empty text.
 

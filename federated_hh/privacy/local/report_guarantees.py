@@ -178,6 +178,18 @@ def guarantees(run: ReportRounds, delta: float) -> tuple[list[Guarantee], str]:
     return [*central, *locals_, *compared], accounting + missing
 
 
+def of_an_item(run: ReportRounds, delta: float) -> float:
+    """Computes the central epsilon of an item over all repeats, as `guarantees` does.
+
+    Args:
+        run: The rounds, of a finite local epsilon and at least 2 reports.
+        delta: Wanted delta.
+    """
+    if run.num_repeats > 1:
+        return _composed(run, run.num_reports, run.num_repeats, delta)
+    return _amplified(run, delta)[0].epsilon
+
+
 def _amplified(run: ReportRounds, delta: float) -> tuple[Guarantee, str]:
     """Returns the best guarantee of an item in the sums of one repeat, and why."""
     if not run.has_blanket:

@@ -1,6 +1,8 @@
 """Tests of what heavy hitters are asked for, as a notebook gives it."""
 
+import dataclasses
 import math
+import re
 
 from absl.testing import absltest, parameterized
 
@@ -11,6 +13,7 @@ from federated_hh.heavy_hitters.ldp_triehh.options import (
 from federated_hh.heavy_hitters.triehh.options import TrieHHOptions
 from federated_hh.options.fields import OptionError
 from federated_hh.populations.options.population_options import PopulationOptions
+from federated_hh.privacy.shuffle import amplification as shuffling
 
 
 class TrieHHOptionsTest(parameterized.TestCase):
@@ -82,6 +85,30 @@ class LdpTrieHHOptionsTest(absltest.TestCase):
         options.check_memory(100)
         with self.assertRaisesRegex(OptionError, "^max_prefixes=20000000: a level of"):
             LdpTrieHHOptions(max_prefixes=20_000_000).check_memory(100)
+
+    def test_a_wanted_central_epsilon_says_what_to_expect(self):
+        def spent(epsilon: float) -> float:
+            reports = shuffling.Reports(
+                randomizer=shuffling.Randomizer.SUBSET_SELECTION,
+                local_epsilon=epsilon,
+                domain_size=1_011,  # 10 prefixes with each of 101 symbols
+            )
+            found = shuffling.amplify(reports, num_reports=3_600, delta=1e-10)
+            return found.epsilon
+
+        options = LdpTrieHHOptions(central_epsilon=4.0, cohort_size=60, max_prefixes=10)
+        text = options.central_forecast(100)
+        expected, enough = re.search(
+            "Expect about ([0-9.]+) .*--epsilon=([0-9.]+) would spend about 4", text
+        ).groups()
+        self.assertAlmostEqual(
+            float(expected), spent(options.local_epsilon), delta=0.01
+        )
+        self.assertBetween(float(enough), options.local_epsilon + 1, 20)
+        self.assertLessEqual(spent(float(enough)), 4.0)
+        self.assertGreater(spent(float(enough) + 0.2), 4.0)
+        other = dataclasses.replace(options, randomizer="k_ary")
+        self.assertNotIn("Expect", other.central_forecast(100))
 
     def test_characters(self):
         self.assertLen(characters_of(PopulationOptions()), 100)
