@@ -84,11 +84,16 @@ def _make_algorithm(options, population_options, population):
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     options = _PROGRAM.read(LdpTrieHHOptions)
+    from federated_hh.populations.columns import left_out
+
     characters = ldp_triehh_options.characters_of(_PROGRAM.population.read())
     if options.central_epsilon is not None:
         print(options.central_forecast(len(characters)))
     population = _PROGRAM.population.prepare_words()
     options.check_population(population.num_clients)
+    too_long = left_out.TooLong.of(population, options.max_depth, "max_depth")
+    if too_long is not None:
+        logging.warning("%s", too_long)
     for warning in (
         options.noise_warning(len(characters)),
         options.size_warning(population.num_clients, len(characters)),

@@ -27,9 +27,16 @@ def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     options = _PROGRAM.read(TrieHHOptions)
     secure_sum = _PROGRAM.read(SecureSumOptions)
+    from federated_hh.populations.columns import left_out
+
     population_options = _PROGRAM.population.read()
     population = _PROGRAM.population.prepare_words()
     delta = options.delta_for(population.num_clients)
+    too_long = left_out.TooLong.of(
+        population, options.max_length - 1, "max_length", added=1
+    )
+    if too_long is not None:
+        logging.warning("%s", too_long)
     parameters = options.parameters_for(population.num_clients)
     if options.threshold is None:
         logging.info(

@@ -180,6 +180,12 @@ def alphabet_advice(population: client_words.ClientWords) -> str:
     return f"Most helpful change: more letters. {lost}" if is_much else ""
 
 
+def length_advice(lost: left_out.TooLong | None) -> str:
+    """Returns the advice to find longer words, where many are too long, else ""."""
+    is_much = lost is not None and lost.share > _MANY_LEFT_OUT
+    return f"Most helpful change: longer words. {lost}" if is_much else ""
+
+
 def left_out_text(population: client_words.ClientWords) -> str:
     """Returns sentences for scores on words outside the alphabet, or ""."""
     lost = left_out.LeftOut.of(population)

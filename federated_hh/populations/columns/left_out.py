@@ -1,4 +1,4 @@
-"""Words that a population lost to its alphabet, and the flag that keeps them."""
+"""Words lost to an alphabet or a length, and the flags that keep them."""
 
 import dataclasses
 import shlex
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
+import pyarrow.compute as pc
 
 from federated_hh.files import verified_files
 from federated_hh.populations.columns import client_words
@@ -100,4 +101,47 @@ class LeftOut:
         return (
             f"{100 * self.share:.2g}% of all typed words ({self.count:,}) have a "
             f"character outside the alphabet and are left out.{self.remedy}"
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class TooLong:
+    """The typed words that are longer than a run can find.
+
+    Attributes:
+        share: Their share of the population's typed words, in (0, 1].
+        longest: The most characters of a word that can be found.
+        enough: The most characters of all but a hundredth of the typed words.
+        flag: Name of the flag that limits words.
+        added: What its value counts beyond a word's characters.
+    """
+
+    share: float
+    longest: int
+    enough: int
+    flag: str
+    added: int
+
+    @classmethod
+    def of(
+        cls,
+        population: client_words.ClientWords,
+        longest: int,
+        flag: str,
+        added: int = 0,
+    ) -> Self | None:
+        """Returns what a run cannot find for its length; None if that is too little."""
+        lengths = pc.utf8_length(population.words).to_numpy(zero_copy_only=False)
+        typed = np.bincount(lengths, population.occurrences())
+        up_to = np.cumsum(typed) / max(1.0, typed.sum())
+        if longest >= len(up_to) or 1 - up_to[longest] < _WORTH_A_FLAG:
+            return None
+        enough = int(np.searchsorted(up_to, _ENOUGH))
+        return cls(float(1 - up_to[longest]), longest, enough, flag, added)
+
+    def __str__(self) -> str:
+        return (
+            f"{100 * self.share:.2g}% of the typed words that count have more than "
+            f"{self.longest} characters, as only the simulator knows, and cannot be "
+            f"found; --{self.flag}={self.enough + self.added} reaches all but 1%."
         )

@@ -362,6 +362,23 @@ class FiltersTest(files_test_case.FilesTestCase):
         self.assertIn("more letters", evaluation.alphabet_advice(prepared))
         self.assertIn("`--alphabet=", evaluation.left_out_text(prepared))
 
+    def test_the_length_that_is_told_reaches_the_words(self):
+        rows = [("u", "sun", 60), ("u", "rainbow", 25), ("v", "thunderstorm", 15)]
+        text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+        path = self.write("counts.tsv", text)
+        prepared = self.read(path, format="word_counts")
+        lost = left_out.TooLong.of(prepared, 7, "max_length", added=1)
+        self.assertEqual(
+            str(lost),
+            "15% of the typed words that count have more than 7 characters, as only "
+            "the simulator knows, and cannot be found; --max_length=13 reaches all "
+            "but 1%.",
+        )
+        self.assertAlmostEqual(left_out.TooLong.of(prepared, 3, "max_depth").share, 0.4)
+        self.assertIsNone(left_out.TooLong.of(prepared, 12, "max_depth"))
+        self.assertIn("longer words. 15%", evaluation.length_advice(lost))
+        self.assertEqual(evaluation.length_advice(None), "")
+
     def test_the_flag_has_a_whole_other_alphabet(self):
         letters = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
         rows = [("user", "text"), ("u", " ".join([f"{c}sun" for c in letters] * 9))]
