@@ -147,6 +147,7 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         Args:
             num_characters: Characters of the alphabet, the end of a word not counted.
         """
+        wanted = self.central_epsilon or math.inf
         text = (
             f"Local epsilon {self.local_epsilon:.6g}: with it, an item's central "
             f"epsilon over all repeats is at most {self.central_epsilon:g} at delta "
@@ -173,7 +174,7 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
         low, high = self.local_epsilon, _MAX_EPSILON
         while high - low > 0.1:
             middle = (low + high) / 2
-            fits = expected(middle) <= self.central_epsilon
+            fits = expected(middle) <= wanted
             low, high = (middle, high) if fits else (low, middle)
         return text + (
             f" ({min(self.usual_domains(num_characters)):,} items or more); "
