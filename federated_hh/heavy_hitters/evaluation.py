@@ -13,6 +13,8 @@ from federated_hh.populations.columns import client_words, left_out
 _CLIENTS_AT_ONCE = 1 << 16
 # Of all typed words: an alphabet that loses more loses more words than other settings.
 _MANY_LEFT_OUT = 0.05
+# Long words are rare ones: of English, 5% have ten characters or more.
+_MANY_TOO_LONG = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,7 +184,7 @@ def alphabet_advice(population: client_words.ClientWords) -> str:
 
 def length_advice(lost: left_out.TooLong | None) -> str:
     """Returns the advice to find longer words, where many are too long, else ""."""
-    is_much = lost is not None and lost.share > _MANY_LEFT_OUT
+    is_much = lost is not None and lost.share > _MANY_TOO_LONG
     return f"Most helpful change: longer words. {lost}" if is_much else ""
 
 

@@ -237,7 +237,7 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
                 "prefixes times the characters and the end of a word) needs about "
                 "{needed:,.1f} GiB of memory, and the machine has {there:,.1f}; at "
                 "most {possible:,} candidates are possible. Give "
-                "{max_prefixes} of {fits:,} or less, or a smaller alphabet (--alphabet)",
+                "{max_prefixes} of {fits:,} or less, or a smaller --alphabet",
                 fits=min(there // _BYTES_A_CANDIDATE, ldp_triehh_settings.MOST)
                 // (num_characters + 1),
                 candidates=candidates,
