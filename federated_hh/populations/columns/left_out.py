@@ -113,7 +113,7 @@ class TooLong:
         longest: The most characters of a word that can be found.
         enough: The most characters of all but a hundredth of the typed words.
         flag: Name of the flag that limits words.
-        added: What its value counts beyond a word's characters.
+        added: Symbols that it counts beyond a word's characters.
     """
 
     share: float
