@@ -4,8 +4,11 @@ import ast
 import contextlib
 import io
 import json
+import os
 import pathlib
 import re
+import subprocess
+import sys
 
 from absl.testing import absltest
 
@@ -101,6 +104,30 @@ class ContentsTest(absltest.TestCase):
                     exec(compile(code, str(path), "exec"), {})
                 self.assertEqual(printed.getvalue().splitlines(), expected)
         self.assertGreater(count, 1)
+
+    def test_python_that_stands_alone_runs(self):
+        blocks = {
+            f"{path.name} {number}": code
+            for path in _documents()
+            for number, code in enumerate(_PYTHON.findall(path.read_text()))
+            # Others go on with what their page has before.
+            if code.startswith(("import ", "from "))
+        }
+        self.assertGreater(len(blocks), 5)
+        for name, code in blocks.items():
+            folder = self.create_tempdir().full_path
+            posts = "user,text\nann,see you soon\nbob,see you\n"
+            pathlib.Path(folder, "posts.csv").write_text(posts)
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                cwd=folder,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stderr=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                text=True,
+            )
+            with self.subTest(name):
+                self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_file_that_a_page_shows_is_that_file(self):
         shown = _PYTHON.findall((ROOT / "docs/guide/custom_algorithm.md").read_text())
