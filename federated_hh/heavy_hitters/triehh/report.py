@@ -12,7 +12,6 @@ from matplotlib import figure as figure_lib
 from federated_hh.heavy_hitters import evaluation, selection
 from federated_hh.heavy_hitters import trie as trie_lib
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
-from federated_hh.populations.columns import left_out
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
@@ -162,14 +161,6 @@ def write(
     report.summary(
         _found(words, metrics["repeat"].nunique(), results.scores),
         advice=evaluation.alphabet_advice(algorithm.population)
-        or evaluation.length_advice(
-            left_out.TooLong.of(
-                algorithm.population,
-                algorithm.parameters.max_length - 1,
-                "max_length",
-                added=1,
-            )
-        )
         or detection.advice(
             findable,
             is_all=_is_all(results, first),
