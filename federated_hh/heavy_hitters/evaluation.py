@@ -13,8 +13,6 @@ from federated_hh.populations.columns import client_words, left_out
 _CLIENTS_AT_ONCE = 1 << 16
 # Of all typed words: an alphabet that loses more loses more words than other settings.
 _MANY_LEFT_OUT = 0.05
-# Long words are rare ones: of English, 5% have ten characters or more.
-_MANY_TOO_LONG = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,12 +178,6 @@ def alphabet_advice(population: client_words.ClientWords) -> str:
     lost = left_out.LeftOut.of(population)
     is_much = lost is not None and lost.share > _MANY_LEFT_OUT
     return f"Most helpful change: more letters. {lost}" if is_much else ""
-
-
-def length_advice(lost: left_out.TooLong | None) -> str:
-    """Returns the advice to find longer words, where many are too long, else ""."""
-    is_much = lost is not None and lost.share > _MANY_TOO_LONG
-    return f"Most helpful change: longer words. {lost}" if is_much else ""
 
 
 def left_out_text(population: client_words.ClientWords) -> str:

@@ -21,7 +21,7 @@ from tests.scripts import documented_commands
 
 _ROOT = documented_commands.ROOT
 _MODEL = (
-    *("--vocabulary_size=50", "--num_units=6", "--embedding_size=4"),
+    *("--vocabulary_size=300", "--num_units=6", "--embedding_size=4"),
     *("--num_held_out_clients=4", "--max_words=8"),
 )
 _CLIENTS = ("--num_clients=3000", "--mean_words_per_client=20")

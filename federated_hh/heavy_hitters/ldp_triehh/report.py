@@ -14,7 +14,6 @@ from federated_hh.heavy_hitters import evaluation, found_words
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh import results as ldp_triehh_results
 from federated_hh.heavy_hitters.ldp_triehh.results import Results
-from federated_hh.populations.columns import left_out
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy.triehh import wanted_detection as detection
 from federated_hh.reports import page, plots
@@ -73,13 +72,6 @@ def write(
     report.summary(
         _found(results),
         advice=evaluation.alphabet_advice(summary.algorithm.population)
-        or evaluation.length_advice(
-            left_out.TooLong.of(
-                summary.algorithm.population,
-                summary.algorithm.parameters.max_depth,
-                "max_depth",
-            )
-        )
         or detection.advice(
             summary.findable,
             is_all=_is_all(results, summary.algorithm),

@@ -324,7 +324,7 @@ def _holders(chosen, rate: float, where: str = "") -> dict[str, Any]:
     return row(
         f"holders for a discovery rate of {rate:g}{where}",
         "not possible" if needed is None else needed,
-        "Zhu et al. 2020, Proposition 1",
+        "Zhu et al. 2020, Proposition 1; a client holds the word it votes with",
     )
 
 

@@ -30,6 +30,7 @@ _BASE = """# A tiny population.
 --mean_words_per_client=20
 --context_words=50
 --vocabulary_size=100
+--allow_unknown_words
 --initial_bias=public
 --num_units=4
 --embedding_size=4

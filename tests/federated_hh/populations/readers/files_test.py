@@ -376,8 +376,6 @@ class FiltersTest(files_test_case.FilesTestCase):
         )
         self.assertAlmostEqual(left_out.TooLong.of(prepared, 3, "max_depth").share, 0.4)
         self.assertIsNone(left_out.TooLong.of(prepared, 12, "max_depth"))
-        self.assertIn("longer words. 15%", evaluation.length_advice(lost))
-        self.assertEqual(evaluation.length_advice(None), "")
 
     def test_the_flag_has_a_whole_other_alphabet(self):
         letters = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
