@@ -274,7 +274,11 @@ class PrivacyStatement:
             of = ", or ".join(_price(each) for each in large)
             line += f". An {of} is no protection"
             left = [each.unit.value for each in shown if each not in large]
-            line += f": quote the guarantee per {left[0]}" if left else ""
+            line += (
+                f": it protects each {left[0]}, not all data of a client"
+                if left
+                else ""
+            )
         return line
 
     def to_json(self) -> str:

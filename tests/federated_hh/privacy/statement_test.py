@@ -210,7 +210,7 @@ class StatementTest(parameterized.TestCase):
             "Privacy: epsilon 539 at delta 1e-10 per client, epsilon 1 at delta 1e-10 "
             "per item (compared with a run with the client's contributions zeroed and "
             "a run with another item; planned). An epsilon of 539 per client is no "
-            "protection: quote the guarantee per item",
+            "protection: it protects each item, not all data of a client",
         ),
         (
             "none protects",
