@@ -206,12 +206,17 @@ class ClientWords(raw_columns.ColumnStore):
 
     def occurrences(self) -> np.ndarray:
         """Returns the count of each word at all clients: int64 [num_words]."""
+        return self._occurrences
+
+    @functools.cached_property
+    def _occurrences(self) -> np.ndarray:
         totals = np.zeros(self.num_words, np.int64)
         for first in range(0, self.num_entries, _ENTRIES_AT_ONCE):
             entries = self.entries[first : first + _ENTRIES_AT_ONCE]
             words, counts = self.packing.word_ids(entries), self.packing.counts(entries)
             # Sums of integers below 2^53 are exact in float64.
             totals += np.bincount(words, counts, self.num_words).astype(np.int64)
+        totals.setflags(write=False)
         return totals
 
     def rows(self, clients: np.ndarray) -> packed_entries.Rows:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Self
 
 import numpy as np
-import pyarrow.compute as pc
 
 from federated_hh.files import verified_files
 from federated_hh.populations.columns import client_words
+from federated_hh.populations.languages import hangul
 
 MOST_COUNTED = 50  # characters: larger scripts need another approach
 _NUM_NAMED = 10
@@ -19,6 +19,8 @@ _NUM_NAMED = 10
 _ENOUGH = 0.999
 # Of all typed words; further characters make candidates for the same noise.
 _WORTH_A_FLAG = 0.01
+# Of all typed words, those that an advised length reaches.
+_REACHED = 0.99
 # Words are lost to another language, and the guarantee is spent on the rest.
 _TOO_MANY = 0.1
 
@@ -90,7 +92,7 @@ class LeftOut:
         return cls(count, count / typed, told)
 
     def check(self) -> None:
-        """Raises a `PopulationError` if a run would be in vain for its lost words."""
+        """Raises a `PopulationError` if more than a tenth of the words are lost."""
         if self.share > _TOO_MANY:
             raise verified_files.PopulationError(
                 f"{self} Or give --language; --out_of_alphabet=drop finds the other "
@@ -110,7 +112,8 @@ class TooLong:
 
     Attributes:
         share: Their share of the population's typed words, in (0, 1].
-        longest: The most characters of a word that can be found.
+        longest: The most characters of a word that can be found. A Hangul syllable has
+            two or three.
         enough: The most characters of all but a hundredth of the typed words.
         flag: Name of the flag that limits words.
         added: Symbols that it counts beyond a word's characters.
@@ -131,12 +134,13 @@ class TooLong:
         added: int = 0,
     ) -> Self | None:
         """Returns what a run cannot find for its length; None if that is too little."""
-        lengths = pc.utf8_length(population.words).to_numpy(zero_copy_only=False)
+        words = map(hangul.letters, population.words.to_pylist())
+        lengths = np.fromiter(map(len, words), np.int64, population.num_words)
         typed = np.bincount(lengths, population.occurrences())
         up_to = np.cumsum(typed) / max(1.0, typed.sum())
         if longest >= len(up_to) or 1 - up_to[longest] < _WORTH_A_FLAG:
             return None
-        enough = int(np.searchsorted(up_to, _ENOUGH))
+        enough = int(np.searchsorted(up_to, _REACHED))
         return cls(float(1 - up_to[longest]), longest, enough, flag, added)
 
     def __str__(self) -> str:

@@ -75,13 +75,14 @@ _NOT_COUNTED = (
 )
 
 
-def claimed_epsilon(name: str | None) -> tuple[str, ...]:
-    """Returns the assumption about a randomizer that is none of ours, by its name."""
-    if name is None or name.startswith("federated_hh."):
+def claimed_epsilon(reports: LdpTrieHHReports | OneReport) -> tuple[str, ...]:
+    """Returns the assumption about a randomizer that is none of ours."""
+    is_ours = getattr(reports.randomizer, "__module__", "").startswith("federated_hh.")
+    if reports.name is None or is_ours:
         return ()
     return (
-        f"{name} is as private as it claims: a proof of its epsilon is its author's, "
-        "and the code checks only the probabilities that it states.",
+        f"{reports.name} is as private as it claims: a proof of its epsilon is its "
+        "author's, and the code checks only the probabilities that it states.",
     )
 
 
@@ -183,7 +184,7 @@ def report_statement(
         assumptions=(
             _AGGREGATION[reports.aggregation],
             participation,
-            *claimed_epsilon(reports.name),
+            *claimed_epsilon(reports),
             *_ASSUMPTIONS,
             *public_population(reports.population_has_empty_users),
         ),

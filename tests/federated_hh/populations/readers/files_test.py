@@ -377,6 +377,18 @@ class FiltersTest(files_test_case.FilesTestCase):
         self.assertAlmostEqual(left_out.TooLong.of(prepared, 3, "max_depth").share, 0.4)
         self.assertIsNone(left_out.TooLong.of(prepared, 12, "max_depth"))
 
+    def test_a_length_counts_letters_of_hangul_and_leaves_a_hundredth(self):
+        rows = [("u", "한국", 600), ("u", "말", 395), ("v", "thunderstorm", 5)]
+        text = "".join("\t".join(map(str, row)) + "\n" for row in rows)
+        prepared = self.read(
+            self.write("counts.tsv", text),
+            format="word_counts",
+            alphabet="한국말thunderstorm",
+        )
+        lost = left_out.TooLong.of(prepared, 3, "max_depth")
+        self.assertAlmostEqual(lost.share, 0.605)
+        self.assertEqual(lost.enough, 6)
+
     def test_the_flag_has_a_whole_other_alphabet(self):
         letters = "абвгдежзийклмнопрстуфхцчшщъыьэюя"
         rows = [("user", "text"), ("u", " ".join([f"{c}sun" for c in letters] * 9))]

@@ -12,6 +12,7 @@ from federated_hh.privacy import realised
 from federated_hh.privacy.guarantee import Unit
 from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.privacy.shuffle import clones
+from federated_hh.randomizers import k_ary
 from federated_hh.randomness import noise_keys, streams
 from federated_hh.rounds import samplers, steps
 
@@ -253,6 +254,12 @@ class StatementTest(parameterized.TestCase):
             self.assertStartsWith(central.bound, "clones, Feldman et al. 2021")
             self.assertBetween(of_a_user.epsilon, central.epsilon, 9.0)
             self.assertTrue(all(g.is_upper_bound for g in statement.guarantees))
+
+    def test_a_randomizer_of_the_house_is_not_said_to_be_its_author_s(self):
+        for kind in (k_ary.KAryRandomizedResponse, _Doubled):
+            stated = _plan(randomizer=kind, name="R").statement(None, _DELTA)
+            claims = [a for a in stated.assumptions if "as private as it claims" in a]
+            self.assertLen(claims, int(kind is _Doubled))
 
     def test_the_epsilon_of_all_reports_of_a_client(self):
         self.assertEqual(_reports(bound=3).local_epsilon, 12.0)
