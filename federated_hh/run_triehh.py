@@ -116,9 +116,12 @@ def _votes(population, findable) -> str:
     """Returns how many of the population's words have the votes that they need."""
     import numpy as np
 
+    from federated_hh.heavy_hitters import evaluation, selection
+
     needed = max((row["holders"] or 0 for row in findable[:2]), default=0)
-    favorites = population.favorites[population.favorites >= 0]
-    votes = np.bincount(favorites, minlength=population.num_words)
+    votes = evaluation.GroundTruth.of(
+        population, selection.WordSelection.MOST_FREQUENT
+    ).counts
     return (
         f"Of the clients' {population.num_words:,} words, "
         f"{np.count_nonzero(votes >= needed) if needed else 0:,} have so many votes; "

@@ -134,15 +134,10 @@ class Vocabulary:
         checks.integer(size=size, least=1, most=100_000)
         split = sentence_tokenizers.get_sentence_tokenizer("keyboard").split
         words = []
-        is_english = language == languages.DEFAULT
-        for word in languages.words(language):
-            # English words with marks are of other languages.
-            if split(word) == [[word]] and not (
-                is_english and words_lib.has_marks(word)
-            ):
-                words.append(word)
-                if len(words) == size:
-                    return cls(words, language)
+        for word, _ in languages.whole_words(language, split):
+            words.append(word)
+            if len(words) == size:
+                return cls(words, language)
         raise ValueError(
             f"--vocabulary_size={size}: wordfreq's list of "
             f"{languages.get(language).name} has {len(words):,} words; give at most so "
@@ -197,7 +192,7 @@ def _texts(options: population_options.PopulationOptions) -> Iterator[str]:
         with opening.open_text(options.source, options.encoding) as lines:
             yield from lines
         return
-    nobody = dataclasses.replace(options, user_column=options.text_column)
-    batches, _ = sentences.open_files(nobody)
+    without_users = dataclasses.replace(options, user_column=options.text_column)
+    batches, _ = sentences.open_files(without_users)
     for rows in batches:
         yield from rows.contents

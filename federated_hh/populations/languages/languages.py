@@ -14,10 +14,11 @@ import pathlib
 import re
 import types
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from federated_hh.files import freed_memory
 from federated_hh.populations.languages import hangul, tokenizers
+from federated_hh.populations.languages import words as words_lib
 
 DEFAULT = "en"
 # Value of --language that takes the language of the population's text.
@@ -128,9 +129,8 @@ def words(code: str = DEFAULT) -> Mapping[str, float]:
     """Returns the words of a language with frequencies, the most frequent first.
 
     They are those of wordfreq's list but for its classes of numbers, such as `0000` for
-    all of four digits, which nobody types. Other languages' lists have English words
-    and the like; words with letters of another script are left out, and what is no word
-    of text, such as a mark alone.
+    all of four digits, which nobody types. Of other languages' lists, words with
+    letters of another script and entries that are no word of text are left out.
     """
     listed = frequencies(code).items()
     chosen = {word: n for word, n in listed if not _NUMBER.search(word)}
@@ -140,13 +140,29 @@ def words(code: str = DEFAULT) -> Mapping[str, float]:
             for each in set().union(*chosen)
             if _is_letter(each) and not _is_of(each, get(code).script)
         }
-        split = tokenizers.get_tokenizer(tokenizers.DEFAULT).split
+        cut = words_lib.cut()
         chosen = {
             word: n
             for word, n in chosen.items()
-            if foreign.isdisjoint(word) and split(word) == [word]
+            if foreign.isdisjoint(word) and cut(word) == (word,)
         }
     return types.MappingProxyType(chosen)
+
+
+def whole_words(
+    code: str, split: Callable[[str], list[list[str]]]
+) -> Iterator[tuple[str, float]]:
+    """Yields the words that a model can learn, with frequencies, as `words` has them.
+
+    Args:
+        code: The language.
+        split: Cuts text into sentences of words; it leaves each of the words whole.
+    """
+    for word, frequency in words(code).items():
+        # English words with marks are of other languages.
+        is_borrowed = code == DEFAULT and words_lib.has_marks(word)
+        if split(word) == [[word]] and not is_borrowed:
+            yield word, frequency
 
 
 @functools.lru_cache(maxsize=4)

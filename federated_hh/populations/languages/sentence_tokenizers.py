@@ -27,7 +27,7 @@ class SentenceTokenizer:
             needs another name.
         split: Returns the sentences of a text in order, each a list of its words, none
             of them empty.
-        needs_blanks: Whether text without blanks between words is refused.
+        needs_blanks: True if text in scripts without blanks is refused.
     """
 
     name: str

@@ -50,7 +50,7 @@ class Tokenizer:
         alphabet: The characters that words may have.
         rule: The same as a rule on tokens, which is faster; None for none.
         entry_rule: The rule for entries of word lists, if it is another.
-        needs_blanks: Whether text without blanks between words is refused.
+        needs_blanks: True if text in scripts without blanks is refused.
     """
 
     name: str

@@ -112,9 +112,9 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
     known_words: str | None = _words_option(
         None,
         "Dictionary (one word a line, UTF-8; also .gz, .xz, .zst) whose words are left "
-        "out, whatever their case: what remains is out of vocabulary. Such as "
+        "out, in any case; the rest is out of vocabulary. An example is "
         "/usr/share/dict/american-english of Debian's package wamerican; "
-        "docs/guide/your_data.md has further sources. Or wordfreq:N, the N most "
+        "docs/guide/your_data.md has further sources. wordfreq:N stands for the N most "
         "frequent words of --language.",
     )
     only_words: str | None = _words_option(

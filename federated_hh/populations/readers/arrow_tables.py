@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -179,18 +179,11 @@ def read_arrow(
             f"--population_split={options.split}: {path} is no part of a Hugging Face "
             "dataset with such a split; leave it out."
         )
-    number = 0
-    try:
-        with _arrow_batches(path) as (schema, batches):
-            for columns in _columns(batches, _wanted(path, schema, wanted)):
-                yield _rows(number + 1, columns, wanted, bad)
-                number += len(columns[0])
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, verified_files.PopulationError):
-            raise
-        raise verified_files.PopulationError(
-            f"{path} cannot be read as Arrow: {error}"
-        ) from error
+    with (
+        fields.reading(path, "Arrow", pa.ArrowException),
+        _arrow_batches(path) as (schema, batches),
+    ):
+        yield from _numbered(batches, _wanted(path, schema, wanted), wanted, bad)
 
 
 def read_parquet(
@@ -215,20 +208,27 @@ def read_parquet(
             has another type, or too many rows are bad.
     """
     del options
-    try:
-        with pq.ParquetFile(path) as file:
-            names = _wanted(path, file.schema_arrow, wanted)
-            batches = file.iter_batches(_ROWS_PER_BATCH, columns=names)
-            number = 0
-            bar = progress.Progress(f"Reading {path}", file.metadata.num_rows, "rows")
-            with bar:
-                for columns in _columns(batches, names):
-                    yield _rows(number + 1, columns, wanted, bad)
-                    number += len(columns[0])
-                    bar.set(number)
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, verified_files.PopulationError):
-            raise
-        raise verified_files.PopulationError(
-            f"{path} cannot be read as Parquet: {error}"
-        ) from error
+    with (
+        fields.reading(path, "Parquet", pa.ArrowException),
+        pq.ParquetFile(path) as file,
+    ):
+        names = _wanted(path, file.schema_arrow, wanted)
+        batches = file.iter_batches(_ROWS_PER_BATCH, columns=names)
+        description = f"Reading {path}"
+        with progress.Progress(description, file.metadata.num_rows, "rows") as bar:
+            yield from _numbered(batches, names, wanted, bad, bar.set)
+
+
+def _numbered(
+    batches: Iterable[pa.RecordBatch],
+    names: list[str],
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+    done: Callable[[int], None] = lambda _: None,
+) -> Iterator[fields.Rows]:
+    """Yields the rows of batches; `done` is told how many rows were used."""
+    number = 0
+    for columns in _columns(batches, names):
+        yield _rows(number + 1, columns, wanted, bad)
+        number += len(columns[0])
+        done(number)

@@ -1,10 +1,11 @@
 """The fields of a row and checks of their values."""
 
+import contextlib
 import csv
 import dataclasses
 import itertools
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,6 +62,26 @@ class Fields:
             columns.append(("count_column", self.count))
         return columns
 
+    def check_own_users(self, path: str, whose: str) -> None:
+        """Checks that no column is named that the format gives by itself.
+
+        Args:
+            path: The file, for messages.
+            whose: Noun for the users' owner, such as "database".
+
+        Raises:
+            PopulationError: If a column of users or counts is named.
+        """
+        for flag, named, usual in (
+            ("count_column", self.count, None),
+            ("user_column", self.user, "user"),
+        ):
+            if named != usual:
+                raise verified_files.PopulationError(
+                    f"{path}: --{flag}={named}: the users are the {whose}'s clients, "
+                    "and its examples have no counts; leave it out."
+                )
+
     def all_numbers(self) -> bool:
         """Returns whether every column is given by number."""
         return all(column.isdecimal() for _, column in self.named())
@@ -91,6 +112,29 @@ class Fields:
             "; --csv_columns names the columns of a CSV file without header",
             encoding,
         )
+
+
+@contextlib.contextmanager
+def reading(path: str, kind: str, *errors: type[Exception]) -> Iterator[None]:
+    """Tells errors of reading a file as those of the population.
+
+    Args:
+        path: The file, for messages.
+        kind: Name of its format.
+        *errors: The errors of its library, besides `OSError`.
+
+    Raises:
+        PopulationError: In place of such an error.
+    """
+    caught: tuple[type[Exception], ...] = (OSError, *errors)
+    try:
+        yield
+    except verified_files.PopulationError:
+        raise
+    except caught as error:
+        raise verified_files.PopulationError(
+            f"{path} cannot be read as {kind}: {error}"
+        ) from error
 
 
 def places(

@@ -39,32 +39,21 @@ def read(
             many examples are bad.
     """
     del options
-    if wanted.user != "user" or wanted.count is not None:
-        raise verified_files.PopulationError(
-            f"{path}: its users are the file's clients, and examples have no counts; "
-            "leave out --user_column and --count_column."
-        )
+    wanted.check_own_users(path, "file")
     number = 0
-    try:
-        with h5py.File(path, "r") as file:
-            clients = file.get(_GROUP)
-            if not isinstance(clients, h5py.Group):
-                raise verified_files.PopulationError(
-                    f"{path} is not a data set of TFF: it has no group {_GROUP!r}."
-                )
-            bar = progress.Progress(f"Reading {path}", len(clients), "clients")
-            with bar:
-                for done, (client, features) in enumerate(clients.items(), 1):
-                    values = _values(path, client, features, wanted)
-                    yield _rows(number + 1, client, values, wanted, bad)
-                    number += len(values)
-                    bar.set(done)
-    except OSError as error:
-        if isinstance(error, verified_files.PopulationError):
-            raise
-        raise verified_files.PopulationError(
-            f"{path} cannot be read as HDF5: {error}"
-        ) from error
+    with fields.reading(path, "HDF5"), h5py.File(path, "r") as file:
+        clients = file.get(_GROUP)
+        if not isinstance(clients, h5py.Group):
+            raise verified_files.PopulationError(
+                f"{path} is not a data set of TFF: it has no group {_GROUP!r}."
+            )
+        bar = progress.Progress(f"Reading {path}", len(clients), "clients")
+        with bar:
+            for done, (client, features) in enumerate(clients.items(), 1):
+                values = _values(path, client, features, wanted)
+                yield _rows(number + 1, client, values, wanted, bad)
+                number += len(values)
+                bar.set(done)
 
 
 def _values(path: str, client: str, features: Any, wanted: fields.Fields) -> list[Any]:

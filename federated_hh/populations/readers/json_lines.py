@@ -1,12 +1,14 @@
 """Reads JSON lines: one JSON object a line."""
 
+import functools
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import bad_rows, fields, opening
 
+_Entry = TypeVar("_Entry")
 _KEYS_SHOWN = 20
 _KINDS = {str: "a string", int: "an integer", list: "a list of tokens"}
 
@@ -66,7 +68,37 @@ def values_of(row: dict[str, Any], wanted: fields.Fields) -> list[Any]:
     return values
 
 
-def _parse(line: str, wanted: fields.Fields) -> list[Any]:
+def checked_rows(
+    entries: Iterable[tuple[int, _Entry]],
+    parse: Callable[[_Entry], list[Any]],
+    wanted: fields.Fields,
+    bad: bad_rows.BadRows,
+) -> fields.Rows:
+    """Returns the rows of entries that can be used, and records the others.
+
+    Args:
+        entries: Numbers in the file, and what `parse` takes.
+        parse: Returns the values of the wanted fields, or raises a `ValueError`.
+        wanted: The fields.
+        bad: Collects the rows that cannot be read.
+
+    Raises:
+        PopulationError: If too many rows are bad.
+    """
+    places: list[int] = []
+    rows: list[list[Any]] = []
+    wrong: list[tuple[int, str]] = []
+    for number, entry in entries:
+        try:
+            rows.append(parse(entry))
+            places.append(number)
+        except ValueError as error:
+            wrong.append((number, str(error)))
+    columns = [[row[i] for row in rows] for i in range(len(wanted.named()))]
+    return fields.checked(places, columns, wanted, bad, wrong)
+
+
+def _parse(wanted: fields.Fields, line: str) -> list[Any]:
     """Returns the values of the wanted fields."""
     if opening.has_undecodable(line):
         raise ValueError(opening.UNDECODABLE)
@@ -102,19 +134,10 @@ def read(
         PopulationError: If the file cannot be read or too many rows are bad.
     """
     done = 0
+    parse = functools.partial(_parse, wanted)
     with opening.open_blocks(path, options.encoding) as blocks:
         for block in blocks:
-            places: list[int] = []
-            rows: list[list[Any]] = []
-            wrong: list[tuple[int, str]] = []
-            for number, line in enumerate(opening.lines_of(block), done + 1):
-                done = number
-                if not line.strip():
-                    continue
-                try:
-                    rows.append(_parse(line, wanted))
-                    places.append(number)
-                except ValueError as error:
-                    wrong.append((number, str(error)))
-            columns = [[row[i] for row in rows] for i in range(len(wanted.named()))]
-            yield fields.checked(places, columns, wanted, bad, wrong)
+            lines = list(enumerate(opening.lines_of(block), done + 1))
+            done += len(lines)
+            filled = (line for line in lines if line[1].strip())
+            yield checked_rows(filled, parse, wanted, bad)

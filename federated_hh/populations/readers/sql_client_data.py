@@ -42,37 +42,25 @@ def read(
         PopulationError: If it is not such a database, has no such split, an impossible
             column is named, or too many examples are bad.
     """
-    for flag, named, usual in (
-        ("count_column", wanted.count, None),
-        ("user_column", wanted.user, "user"),
-    ):
-        if named != usual:
-            raise verified_files.PopulationError(
-                f"{path}: --{flag}={named}: the users are the database's clients, and "
-                "its examples have no counts; leave it out."
-            )
+    wanted.check_own_users(path, "database")
     address = f"file:{urllib.parse.quote(path)}?mode=ro"
-    try:
-        with (
-            contextlib.closing(sqlite3.connect(address, uri=True)) as connection,
-            contextlib.closing(connection.cursor()) as cursor,
-        ):
-            total = _check(path, cursor, options.split)
-            cursor.execute(
-                "SELECT rowid, client_id, serialized_example_proto FROM examples "
-                "WHERE :split IS NULL OR split_name = :split ORDER BY rowid",
-                {"split": options.split},
-            )
-            number = 0
-            with progress.Progress(f"Reading {path}", total, "examples") as bar:
-                while batch := cursor.fetchmany(_ROWS_AT_ONCE):
-                    yield _rows(batch, wanted, bad)
-                    number += len(batch)
-                    bar.set(number)
-    except sqlite3.Error as error:
-        raise verified_files.PopulationError(
-            f"{path} cannot be read as a database of TFF's SqlClientData: {error}"
-        ) from error
+    with (
+        fields.reading(path, "a database of TFF's SqlClientData", sqlite3.Error),
+        contextlib.closing(sqlite3.connect(address, uri=True)) as connection,
+        contextlib.closing(connection.cursor()) as cursor,
+    ):
+        total = _check(path, cursor, options.split)
+        cursor.execute(
+            "SELECT rowid, client_id, serialized_example_proto FROM examples "
+            "WHERE :split IS NULL OR split_name = :split ORDER BY rowid",
+            {"split": options.split},
+        )
+        number = 0
+        with progress.Progress(f"Reading {path}", total, "examples") as bar:
+            while batch := cursor.fetchmany(_ROWS_AT_ONCE):
+                yield _rows(batch, wanted, bad)
+                number += len(batch)
+                bar.set(number)
 
 
 def _check(path: str, cursor: sqlite3.Cursor, split: str | None) -> int:

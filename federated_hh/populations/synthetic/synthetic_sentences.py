@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from federated_hh.files import freed_memory, memory, progress, verified_files
 from federated_hh.populations.columns import client_text
-from federated_hh.populations.languages import languages, sentence_tokenizers, words
+from federated_hh.populations.languages import languages, sentence_tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.populations.synthetic import alias_table, synthetic_english
 from federated_hh.randomness import streams
@@ -158,13 +158,7 @@ class SyntheticLanguage:
 def _frequencies(
     tokenizer: sentence_tokenizers.SentenceTokenizer, code: str
 ) -> Mapping[str, float]:
-    return {
-        word: frequency
-        for word, frequency in languages.words(code).items()
-        # English words with marks are of other languages.
-        if tokenizer.split(word) == [[word]]
-        and not (code == languages.DEFAULT and words.has_marks(word))
-    }
+    return dict(languages.whole_words(code, tokenizer.split))
 
 
 def sentences_per_client(
