@@ -5,7 +5,6 @@ job. Where it is started again, as after its machine was lost, it goes on from i
 part's last checkpoint.
 """
 
-import json
 import os
 import pathlib
 import subprocess
@@ -41,8 +40,8 @@ def run_part(flags: Sequence[str], part: int, parts: int, folder: str) -> str:
         RuntimeError: If it fails.
     """
     run = pathlib.Path(folder) / f"part-{part}"
-    begun = run / "run.json"
-    if begun.exists() and json.loads(begun.read_text())["status"] == "complete":
+    begun = run / run_record.RUN_FILE
+    if begun.exists() and run_record.read(run)["status"] == "complete":
         return str(run)
     what = [*flags, f"--study_part={part}/{parts}"]
     if begun.exists():

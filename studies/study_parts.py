@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, Self
 
+from federated_hh.files import seal
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
@@ -120,6 +121,7 @@ def gather(
 def _state_of(path: str, directory: run_directory.RunDirectory) -> dict[str, Any]:
     """Returns a part's checkpoint, of the same study as a directory's run."""
     record, whole = run_record.read(path), directory.run
+    seal.check(path, record)
     for name in ("program", "packages", "sources", "noise_key"):
         if record[name] != whole[name]:
             raise run_files.RunDirectoryError(

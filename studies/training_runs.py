@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from federated_hh.files import installation, tables
+from federated_hh.files import installation, seal, tables
 from federated_hh.options import option_flags
 from federated_hh.populations import client_sentences
 from federated_hh.populations.languages import sentence_tokenizers
@@ -269,7 +269,9 @@ def is_complete(path: pathlib.Path) -> bool:
     """Returns whether a directory has a run that is finished."""
     if not (path / run_record.RUN_FILE).exists():
         return False
-    return run_record.read(path)["status"] == "complete"
+    run = run_record.read(path)
+    seal.check(path, run)
+    return run["status"] == "complete"
 
 
 def read_metrics(path: pathlib.Path) -> pd.DataFrame:

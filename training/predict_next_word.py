@@ -47,7 +47,7 @@ def main(argv: list[str]) -> None:
 
     try:
         model = keyboard_model.read(options.model)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     for text in texts:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
-from federated_hh.files import tables
+from federated_hh.files import seal, tables
 from federated_hh.options import fields
 from federated_hh.populations.options import population_options
 from federated_hh.privacy import statement as statement_lib
@@ -129,6 +129,7 @@ class Compared:
                 f"{path} is no run directory: it has no {run_record.RUN_FILE}"
             )
         record = run_record.read(path)
+        seal.check(directory, record)
         found, statement, metrics = "", None, pd.DataFrame({"round": []})
         summary = directory / "simulator" / page.SUMMARY_FILE
         if summary.exists():

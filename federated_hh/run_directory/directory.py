@@ -1,6 +1,7 @@
 """The directory that a run leaves: flags, progress, results.
 
     run.json, flags.txt   what the run is
+    seal.json             digests of all files, when the run is complete
     metrics.csv, tables   what the run's guarantee covers
     privacy.json, .md     the guarantee
     report.html           all of it on one page, ground truth included
@@ -27,7 +28,7 @@ from typing import Any, Protocol, Self
 import pandas as pd
 from absl import logging
 
-from federated_hh.files import software
+from federated_hh.files import seal, software
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
@@ -35,7 +36,7 @@ from federated_hh.run_directory.files import RoundMetrics, RunDirectoryError, Ru
 
 _CHECKPOINT_FILE = "checkpoint.jsonl"
 _METRICS_FILE = "metrics.csv"
-REPORT_FILE = "report.html"
+REPORT_FILE = seal.REPORT_FILE
 _TENSORBOARD_DIR = "tensorboard"
 _SIMULATOR_DIR = "simulator"
 _SECRET_DIR = "secret"
@@ -246,7 +247,10 @@ class RunDirectory:
             run = run_record.read(path)
             run_record.flags_of(path)
             run_record.check_same(path, run, program, facts, noise_key)
-        except RunDirectoryError:
+            # Of a run that was killed before its record was complete.
+            for name in seal.FILES:
+                (path / name).unlink(missing_ok=True)
+        except (RunDirectoryError, OSError):
             os.close(lock)
             raise
         _warn_of_other_versions(run)
@@ -364,7 +368,7 @@ class RunDirectory:
         return self.path / REPORT_FILE
 
     def complete(self) -> None:
-        """Marks the run as complete; the last thing a run does."""
+        """Seals the run and marks it as complete; the last thing a run does."""
         self._write_metrics()  # a kill may have come after the checkpoint
         statement = self.path / run_record.STATEMENT_FILE
         if statement.exists():
@@ -372,7 +376,11 @@ class RunDirectory:
             self._run["privacy_sha256"] = digest
         self._run["status"] = "complete"
         self._run["finished"] = time.strftime("%Y-%m-%d %H:%M:%S %z")
-        self.released.write_json(run_record.RUN_FILE, self._run)
+        contents = run_files.json_bytes(self._run)
+        key, ahead = self.noise_key.to_bytes(), {run_record.RUN_FILE: contents}
+        for name, text in seal.of(self.path, key, ahead).items():
+            self.released.write_bytes(name, text)
+        self.released.write_bytes(run_record.RUN_FILE, contents)
 
     @property
     def run(self) -> run_record.Run:

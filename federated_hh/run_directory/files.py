@@ -100,11 +100,16 @@ class RunFiles:
 
     def write_json(self, name: str, value: Any) -> None:
         """Writes a value as JSON."""
-        self.write_text(name, json.dumps(value, indent=1) + "\n")
+        self.write_bytes(name, json_bytes(value))
 
     def write_table(self, name: str, table: pd.DataFrame) -> None:
         """Writes a table as CSV; see `federated_hh.files.tables`."""
         self.write_text(name, tables.write(table))
+
+
+def json_bytes(value: Any) -> bytes:
+    """Returns a value as the contents of a JSON file."""
+    return f"{json.dumps(value, indent=1)}\n".encode()
 
 
 def read_bytes(path: str | os.PathLike[str]) -> bytes:

@@ -10,18 +10,21 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from federated_hh.files import software
+from federated_hh.files import seal, software
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import files as run_files
 
-RUN_FILE = "run.json"
+RUN_FILE = seal.RUN_FILE
 FLAGS_FILE = "flags.txt"
 STATEMENT_FILE = "privacy.json"
 # Facts that only the simulator knows, such as the data's fingerprint.
 FACTS_FILE = "simulator/facts.json"
 # In its own folder, which only the user can enter.
 KEY_FILE = "secret/noise_key"
-_SCHEMA_VERSION = 4
+# Version 5 has `record_hmac`, and a seal when it is complete.
+_SCHEMA_VERSIONS = (4, 5)
+# Fields that change when a run completes.
+_LATER = {"status", "finished", "privacy_sha256", "record_hmac"}
 _FIELDS = {
     "program",
     "status",
@@ -52,8 +55,8 @@ def new(
         facts: Further facts that a result depends on, such as the data's fingerprint.
         noise_key: The noise key of the run.
     """
-    return {
-        "schema_version": _SCHEMA_VERSION,
+    run = {
+        "schema_version": _SCHEMA_VERSIONS[-1],
         "program": program,
         "status": "running",
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
@@ -69,6 +72,13 @@ def new(
         },
         "facts": _digest_of_facts(facts, noise_key),
     }
+    return run | {"record_hmac": _record_hmac(run, noise_key)}
+
+
+def _record_hmac(run: Run, noise_key: noise_keys.NoiseKey) -> str:
+    """Returns a keyed hash of the fields that are as a run began."""
+    began = {name: value for name, value in run.items() if name not in _LATER}
+    return seal.mac(noise_key.to_bytes(), "record", began)
 
 
 def read(path: str | os.PathLike[str]) -> Run:
@@ -84,15 +94,21 @@ def read(path: str | os.PathLike[str]) -> Run:
         )
     run = run_files.read_json(file)
     found = run.get("schema_version") if isinstance(run, dict) else None
-    if found != _SCHEMA_VERSION:
+    if found not in _SCHEMA_VERSIONS:
         raise run_files.RunDirectoryError(
             f"{file}: schema_version is {found!r}, this program reads "
-            f"{_SCHEMA_VERSION}. Give a run of this program and version"
+            f"{_SCHEMA_VERSIONS[-1]}. Give a run of this program and version"
         )
-    missing = _FIELDS - run.keys()
+    fields = _FIELDS if found == 4 else _FIELDS | {"record_hmac"}
+    missing = fields - run.keys()
     if missing:
         raise run_files.RunDirectoryError(
             f"{file} is damaged: it lacks {', '.join(sorted(missing))}"
+        )
+    if _digest(run["flags"]) != run["flags_sha256"]:
+        raise run_files.RunDirectoryError(
+            f"{file}: its flags changed after the run began, and clients have already "
+            "been asked with the original ones. Restore the file, or begin a new run"
         )
     return run
 
@@ -118,12 +134,6 @@ def flags_of(path: str | os.PathLike[str]) -> list[str]:
             changed since.
     """
     run = read(path)
-    if _digest(run["flags"]) != run["flags_sha256"]:
-        raise run_files.RunDirectoryError(
-            f"{pathlib.Path(path) / RUN_FILE}: its flags changed after the run began, "
-            "and clients have already been asked with the original ones. Restore the "
-            "file, or begin a new run"
-        )
     file = pathlib.Path(path) / FLAGS_FILE
     if not file.exists():  # the run was killed in its first moment
         run_files.RunFiles(file.parent).write_text(file.name, flagfile(run["flags"]))
@@ -179,6 +189,11 @@ def check_same(
     if run["noise_key"]["sha256"] != noise_key.commitment:
         raise run_files.RunDirectoryError(
             f"--output_dir={path}: the run began with another noise key"
+        )
+    if "record_hmac" in run and run["record_hmac"] != _record_hmac(run, noise_key):
+        raise run_files.RunDirectoryError(
+            f"{path / RUN_FILE} changed after the run began: its record_hmac is not of "
+            "its other fields. Restore the file, or begin a new run"
         )
     file = path / FACTS_FILE
     began = run_files.read_json(file)

@@ -20,7 +20,7 @@ from federated_hh.rounds import checkpoints
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
-from training.models import exported_model, model_vocabularies
+from training.models import exported_model, finished_runs, model_vocabularies
 
 Weights = collections.OrderedDict[str, np.ndarray]
 
@@ -78,6 +78,7 @@ def read(path: str | os.PathLike[str]) -> InitialModel:
         ValueError: If there is neither, or it cannot be read.
     """
     path = pathlib.Path(path)
+    finished_runs.check_seal(path)
     if (path / model_vocabularies.VOCABULARY_FILE).exists():
         weights, vocabulary = exported_model.read_weights(path)
         return InitialModel(weights, vocabulary.fingerprint)

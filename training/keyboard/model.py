@@ -108,6 +108,7 @@ def read(path: str | os.PathLike[str]) -> KeyboardModel:
         ValueError: If there is no model, or it cannot be read.
     """
     path = pathlib.Path(path).expanduser()
+    keyboard_runs.check_seal(path)
     for exported in (path, path / _EXPORTED):
         if (exported / model_vocabularies.VOCABULARY_FILE).exists():
             return _read_exported(exported)

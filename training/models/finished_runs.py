@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Self
 
+from federated_hh.files import seal
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 
@@ -44,9 +45,11 @@ class TrainingRun:
 
         Raises:
             RunDirectoryError: If there is no run, or its record is damaged.
-            ValueError: If it is a run of another program.
+            ValueError: If it is a run of another program, or a file changed after it
+                was finished.
         """
         path = pathlib.Path(path)
+        check_seal(path)
         parts = (
             flag.removeprefix("--").partition("=") for flag in run_record.flags_of(path)
         )
@@ -99,6 +102,20 @@ def who_holds_out(runs: Iterable[TrainingRun | None]) -> TrainingRun | None:
     return next(iter((*federated, *known)), None)
 
 
+def check_seal(path: str | os.PathLike[str]) -> None:
+    """Checks that a model's run is as it was finished; see `seal.check`.
+
+    Args:
+        path: A run's directory, or a model that was exported in it.
+
+    Raises:
+        RunDirectoryError: If the record of the run is damaged.
+        SealError: If a file changed after the run was finished.
+    """
+    if (directory := _run_of(path)) is not None:
+        seal.check(directory, run_record.read(directory))
+
+
 def population_of(path: str | os.PathLike[str]) -> str | None:
     """Returns the fingerprint of the clients' text of a model's run.
 
@@ -111,7 +128,9 @@ def population_of(path: str | os.PathLike[str]) -> str | None:
 
     Raises:
         RunDirectoryError: If the record of the run is damaged.
+        SealError: If a file changed after the run was finished.
     """
+    check_seal(path)
     directory = _run_of(path)
     # A shared run lacks the simulator's part.
     if directory is None or not (directory / run_record.FACTS_FILE).exists():

@@ -12,6 +12,7 @@ from federated_hh.populations.options.population_options import (
 from federated_hh.populations.vocabulary import Vocabulary
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
+from training.models import finished_runs
 
 # Next to an exported model.
 VOCABULARY_FILE = "vocabulary.txt"
@@ -81,6 +82,7 @@ def check_files(path: str | os.PathLike[str], vocabulary: Vocabulary) -> None:
             is damaged.
         RunDirectoryError: If the run's facts are damaged.
     """
+    finished_runs.check_seal(path)
     named, path = f"--initial_model={path}", pathlib.Path(path)
     if (path / VOCABULARY_FILE).exists():
         words = Vocabulary.read(path / VOCABULARY_FILE)

@@ -7,6 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from federated_hh.files import seal
 from federated_hh.options import checks
 from federated_hh.privacy import ledger, written_statement
 from federated_hh.privacy.accounting import recomputation
@@ -104,6 +105,7 @@ def read_run(directory: str) -> Run:
         raise ValueError(
             f"{file}: {told}; restore the file as the run wrote it, or run it again"
         ) from error
+    seal.check(path, run)
     warnings = [_NO_DIGEST] if digest is None else []
     warnings += [] if is_known else [_NOT_CHECKED]
     return Run(directory, statement, program, _population(path), tuple(warnings))

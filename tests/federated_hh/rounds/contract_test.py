@@ -26,13 +26,14 @@ import tensorflow as tf
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
-from federated_hh.files import freed_memory, software
+from federated_hh.files import freed_memory, seal, software
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
 from federated_hh.reports import page
 from federated_hh.rounds import checkpoints, experiment, record, run, steps
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
+from federated_hh.run_directory import record as run_record
 from federated_hh.runtime import runtime, stops
 from federated_hh.runtime.worker import worker, worker_context
 from tests import ROOT
@@ -208,6 +209,7 @@ class ContractTestCase(parameterized.TestCase):
                 file = os.path.join(folder, name)
                 key = os.path.relpath(file, path)
                 times = ("tensorboard", "report.html", "run.json", "checkpoint.jsonl")
+                times += (seal.FILE,)  # it has the others' digests
                 if key == "simulator/metrics.csv" or key.endswith(".png"):
                     continue
                 if not any(part in key for part in times):
@@ -591,6 +593,35 @@ class NoiseTest(ContractTestCase):
 
     def test_the_key_is_not_shown(self):
         self.assertNotIn("123456789", repr(streams.Stream(123456789, ("a",))))
+
+
+class SealTest(ContractTestCase):
+    @parameterized.parameters(*_NAMES)
+    def test_a_changed_byte_of_any_file_is_named(self, case):
+        done, _ = self.whole(case)
+        path = pathlib.Path(done.path)
+        record = run_record.read(path)
+        seal.check(path, record)
+        released, simulators = (
+            json.loads((path / name).read_text())["files"] for name in seal.FILES
+        )
+        self.assertContainsSubset({"run.json", "privacy.json"}, released)
+        # Digests of exact counts are no released results.
+        self.assertEqual({n for n in released if "simulator" in n}, set())
+        self.assertContainsSubset(
+            {"report.html", "simulator/summary.json", "seal.json"}, simulators
+        )
+        names = {*released, *simulators, *seal.FILES}
+        for name in names:
+            whole = (path / name).read_bytes()
+            place = len(whole) * 2 // 3
+            changed = bytearray(whole)
+            changed[place : place + 1] = bytes([whole[place] ^ 1]) if whole else b"x"
+            (path / name).write_bytes(changed)
+            with self.subTest(name), self.assertRaisesRegex(seal.SealError, name):
+                seal.check(path, record)
+            (path / name).write_bytes(whole)
+        seal.check(path, record)
 
 
 class StatementTest(ContractTestCase):

@@ -1,5 +1,6 @@
 """Tests of run directories: whole or not there, and never two runs in one."""
 
+import json
 import math
 import os
 import resource
@@ -172,20 +173,27 @@ class RunDirectoryTest(parameterized.TestCase):
         ):
             _resume(self.path)
 
-    def test_flags_edited_in_all_places_do_not_fit_the_checkpoint(self):
-        with _create(self.path) as run:
-            run.save_checkpoint(1)
+    def test_a_record_edited_in_all_places_is_named(self):
+        _create(self.path).close()
         digests = [run_record._digest([f"--seed={n}"]).encode() for n in (1, 2)]
         self._edit("flags.txt", b"--seed=1", b"--seed=2")
         self._edit("run.json", b"--seed=1", b"--seed=2")
         self._edit("run.json", *digests)
-        with (
-            _resume(self.path) as run,
-            self.assertRaisesRegex(
-                run_directory.RunDirectoryError, "checkpoint.jsonl belongs to a run"
-            ),
-        ):
-            run.load_checkpoint()
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "record_hmac"):
+            _resume(self.path)
+
+    @parameterized.parameters(
+        ("version", "0000000"), ("packages", {}), ("python", "3.0"), ("started", "")
+    )
+    def test_fields_that_name_the_code_cannot_be_edited(self, name, value):
+        _create(self.path).close()
+        with open(os.path.join(self.path, "run.json")) as file:
+            record = json.load(file)
+        self.assertNotEqual(record[name], value)
+        with open(os.path.join(self.path, "run.json"), "w") as file:
+            json.dump(record | {name: value}, file)
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "run.json"):
+            _resume(self.path)
 
     @parameterized.parameters(
         (b"\xff\xfe", "damaged|differs"), (b"[" * 10**5, "damaged|differs")
@@ -255,7 +263,10 @@ class RunDirectoryTest(parameterized.TestCase):
                     self.assertEqual(b'"abc"' in contents, name == "facts.json")
         self.assertEqual(
             sorted(name for name in os.listdir(self.path)),
-            ["flags.txt", "metrics.csv", "run.json", "secret", "simulator"],
+            [
+                *("flags.txt", "metrics.csv", "run.json"),
+                *("seal.json", "secret", "simulator"),
+            ],
         )
 
     def test_what_only_the_simulator_knows_is_not_released(self):
@@ -372,12 +383,9 @@ class RunDirectoryTest(parameterized.TestCase):
         self.assertIn("flags.txt", os.listdir(self.path))
 
     def test_another_version_that_goes_on_is_warned_of(self):
-        _create(self.path).close()
-        file = os.path.join(self.path, "run.json")
-        with open(file) as stream:
-            text = stream.read()
-        with open(file, "w") as stream:
-            stream.write(text.replace('"numpy": "1', '"numpy": "0'))
+        versions = software.package_versions() | {"numpy": "0.9"}
+        with mock.patch.object(software, "package_versions", return_value=versions):
+            _create(self.path).close()
         with self.assertLogs(level="WARNING") as logs:
             _resume(self.path).close()
         self.assertIn("began with numpy 0", "".join(logs.output))

@@ -89,6 +89,7 @@ class StrategyTest(parameterized.TestCase):
         status = "complete" if path.name not in self.diverging else "running"
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", flags, {}, _KEY) | {"status": status}
+        record["schema_version"] = 4  # without a seal
         (path / "run.json").write_text(json.dumps(record))
         plan = {"num_clients": 320}
         plan |= {"population": "a1", "vocabulary": "b2", "begins_with": path.name}

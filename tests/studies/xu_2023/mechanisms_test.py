@@ -165,7 +165,8 @@ class StudyTest(absltest.TestCase):
             (path / "run.json").write_text(json.dumps(record))
             (path / "simulator" / "facts.json").write_text('{"population": "1"}')
         self.assertLen(xu_2023.describe(paths), 3)
-        record["flags"].append("--num_rounds=9")
+        flags = [*setting.flags, "--num_rounds=9"]
+        record = run_record.new("t", flags, {}, _KEY)
         (path / "run.json").write_text(json.dumps(record))
         with self.assertRaisesRegex(ValueError, "runs of different flags or data"):
             xu_2023.describe(paths)

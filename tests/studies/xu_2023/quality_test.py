@@ -122,6 +122,7 @@ class StudyTest(parameterized.TestCase):
         self.ran.append((path.name, program, list(given)))
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", given, {}, _KEY) | {"status": "complete"}
+        record["schema_version"] = 4  # without a seal
         (path / "run.json").write_text(json.dumps(record))
         number = len(self.ran)
         begun = any(flag.startswith("--initial_model=") for flag in given)

@@ -96,6 +96,7 @@ class ScalingTest(parameterized.TestCase):
         (seed,) = (int(f[7:]) for f in flags if f.startswith("--seed="))
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
+        record["schema_version"] = 4  # without a seal
         (path / "run.json").write_text(json.dumps(record))
         plan = {"num_clients": self.num_clients}
         (path / run_record.FACTS_FILE).write_text(json.dumps(plan))

@@ -43,6 +43,7 @@ class SecAggTest(parameterized.TestCase):
         plan = plans.plan(options, 500, _NUM_VALUES)
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
+        record["schema_version"] = 4  # without a seal
         (path / "run.json").write_text(json.dumps(record))
         facts = {"weights": {"a": [7, 10], "b": [30]}}
         (path / run_record.FACTS_FILE).write_text(json.dumps(facts))
