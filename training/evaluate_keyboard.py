@@ -85,7 +85,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training.keyboard import held_out_clients as held_out_lib
 
     options = _PROGRAM.read(EvaluationOptions)
-    models = keyboard_comparison.Models.read(options.model)
+    models = keyboard_comparison.Models.read(options.model, options.custom_models)
     models.vocabulary.language = _PROGRAM.population.read().language
     # Before a population is prepared.
     held_out_lib.check_known(options, models.runs)

@@ -12,10 +12,11 @@ from absl import app
 from federated_hh.options import option_flags
 from federated_hh.options.fields import REQUIRED, check, option
 from federated_hh.runtime.worker import startup
+from training.models.model_options import CustomModelsOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TypingOptions:
+class TypingOptions(CustomModelsOptions):
     """The settings of suggestions."""
 
     model: str = option(
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> None:
     from training.keyboard import model as keyboard_model
 
     try:
-        model = keyboard_model.read(options.model)
+        model = keyboard_model.read(options.model, options.custom_models)
     except (ValueError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

@@ -77,6 +77,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             batch_size=options.batch_size,
             average=model_average.ModelAverage.of(options.model_average),
             may_know_held_out=prepared.first_text.may_know_held_out,
+            custom_model=options.model,
         )
 
     done = experiment.run_experiment(

@@ -70,7 +70,8 @@ def _baselines(prepared, text, vocabulary, options, seed):
     held_out_text = windows.of_clients(
         text, clients.held_out, limits, vocabulary.num_tokens
     )
-    paths = list(_PROGRAM.read(OtherModelsOptions).compare_with)
+    named = _PROGRAM.read(OtherModelsOptions)
+    paths = list(named.compare_with)
     others, fingerprints = other_models.evaluated(
         paths,
         vocabulary,
@@ -78,6 +79,7 @@ def _baselines(prepared, text, vocabulary, options, seed):
         limits.max_words,
         text,
         (text.fingerprint, str(seed), str(options.num_held_out_clients)),
+        (*named.custom_models, *filter(None, [options.model])),
     )
     found += others
     if options.initial_model is not None:
@@ -212,6 +214,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             average=average,
             noise=noise,
             may_know_held_out=first_text.may_know_held_out,
+            custom_model=options.model,
         )
 
     done = experiment.run_experiment(

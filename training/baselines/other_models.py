@@ -31,6 +31,7 @@ def evaluated(
     max_words: int,
     text: client_text.ClientText,
     split: tuple[str, str, str],
+    custom_models: Sequence[str] = (),
 ) -> tuple[list[baselines.Baseline], list[str]]:
     """Returns the scores of other models, and the fingerprints of their weights.
 
@@ -41,6 +42,7 @@ def evaluated(
         max_words: The first words of a sentence that are used.
         text: The text of the population of the held-out clients.
         split: The split's population, seed and number; see `TrainingRun.split`.
+        custom_models: Functions that may be called, as `module:function`.
 
     Raises:
         ValueError: If there is no exported model at a path, or it has another
@@ -51,7 +53,8 @@ def evaluated(
     for path, name in zip(paths, _names(paths), strict=True):
         folder = _existing(path)
         _check_split(path, split)
-        weights, other = exported_model.read_weights(folder)
+        other_model = exported_model.read(folder)
+        other = other_model.vocabulary
         if other.fingerprint != vocabulary.fingerprint:
             raise ValueError(
                 f"--compare_with={path}: the model has another vocabulary "
@@ -61,17 +64,17 @@ def evaluated(
                 f"Run with --vocabulary={folder / model_vocabularies.VOCABULARY_FILE}, "
                 "or leave the model out."
             )
-        model = initial_model.InitialModel(weights, other.fingerprint)
-        scores = _scores(path, folder, max_words + 1)
+        fingerprint = initial_model.fingerprint(other_model.weights)
+        scores = _scores(path, other_model, max_words + 1, custom_models)
         metrics = central_evaluation.CentralEvaluation(
             scores, held_out_text, max_words + 1
         ).metrics()
         made_of = (
-            f"SHA-256 of its weights {model.fingerprint[:16]}; {_stated(folder)}"
+            f"SHA-256 of its weights {fingerprint[:16]}; {_stated(folder)}"
             f"{_may_have_read(name, path, text)}"
         )
         found.append(baselines.Baseline(name, made_of, metrics))
-        fingerprints.append(model.fingerprint)
+        fingerprints.append(fingerprint)
     return found, fingerprints
 
 
@@ -91,7 +94,9 @@ def evaluated_ngrams(
         ValueError: See `ngram_files.read`.
     """
     # A model may be both the initial model and a model to compare with.
-    folders = {_exported_in(path) or pathlib.Path(path): path for path in paths}
+    folders = {
+        exported_model.folder_of(path) or pathlib.Path(path): path for path in paths
+    }
     found = []
     names = _names(list(folders.values()))
     for folder, name in zip(folders, names, strict=True):
@@ -103,16 +108,8 @@ def evaluated_ngrams(
     return found
 
 
-def _exported_in(path: str) -> pathlib.Path | None:
-    """Returns the folder of a run's exported model, or of the model itself."""
-    for folder in (pathlib.Path(path) / _MODEL, pathlib.Path(path)):
-        if (folder / model_vocabularies.VOCABULARY_FILE).exists():
-            return folder
-    return None
-
-
 def _existing(path: str) -> pathlib.Path:
-    folder = _exported_in(path)
+    folder = exported_model.folder_of(path)
     if folder is not None:
         return folder
     raise ValueError(
@@ -150,22 +147,24 @@ def _may_have_read(name: str, path: str, text: client_text.ClientText) -> str:
     return ""
 
 
-def _scores(path: str, folder: pathlib.Path, length: int) -> central_evaluation.Scores:
-    loaded = exported_model.load(folder)
-    signature = loaded.signatures["serving_default"]
-    most = signature.structured_input_signature[1]["tokens"].shape[1]
-    if most < length:
+def _scores(
+    path: str,
+    model: exported_model.ExportedModel,
+    length: int,
+    custom_models: Sequence[str],
+) -> central_evaluation.Scores:
+    if model.length < length:
         raise ValueError(
-            f"--compare_with={path}: the model uses {most - 1} words of a sentence, "
-            f"the run {length - 1}. Run with --max_words={most - 1}, or leave the "
-            "model out."
+            f"--compare_with={path}: the model uses {model.length - 1} words of a "
+            f"sentence, the run {length - 1}. Run with --max_words={model.length - 1}, "
+            "or leave the model out."
         )
+    network = model.network(custom_models)
+    values = [tf.constant(weight) for weight in model.weights.values()]
 
     def scores(batch: examples.Batch) -> tuple[tf.Tensor, tf.Tensor]:
-        tokens = tf.pad(batch.inputs, [[0, 0], [0, most - length]])
-        # Not by the signature alone, which does not keep its variables.
-        logits = loaded.signatures["serving_default"](tokens=tokens)["logits"]
-        return logits[:, :length], batch.targets
+        tokens = tf.pad(batch.inputs, [[0, 0], [0, model.length - length]])
+        return network.logits(values, tokens)[:, :length], batch.targets
 
     return scores
 

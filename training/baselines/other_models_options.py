@@ -3,10 +3,11 @@
 import dataclasses
 
 from federated_hh.options.fields import OptionError, check, option
+from training.models.model_options import CustomModelsOptions
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OtherModelsOptions:
+class OtherModelsOptions(CustomModelsOptions):
     """The models that a run is compared with, and the first weights it may use.
 
     Raises:

@@ -79,11 +79,11 @@ def read(path: str | os.PathLike[str]) -> InitialModel:
     """
     path = pathlib.Path(path)
     finished_runs.check_seal(path)
-    if (path / model_vocabularies.VOCABULARY_FILE).exists():
-        weights, vocabulary = exported_model.read_weights(path)
-        return InitialModel(weights, vocabulary.fingerprint)
     if (path / run_directory.CHECKPOINT_FILE).exists():
         return _read_checkpoint(path)
+    if (folder := exported_model.folder_of(path)) is not None:
+        found = exported_model.read(folder)
+        return InitialModel(found.weights, found.vocabulary.fingerprint)
     raise ValueError(
         f"{path} holds no model: neither an exported model "
         f"({model_vocabularies.VOCABULARY_FILE}) nor a run's checkpoint "

@@ -55,18 +55,19 @@ class Models:
     unknown: Sequence[str]
 
     @classmethod
-    def read(cls, paths: Sequence[str]) -> Self:
+    def read(cls, paths: Sequence[str], custom_models: Sequence[str] = ()) -> Self:
         """Reads models.
 
         Args:
             paths: See `keyboard_model.read`; at least one.
+            custom_models: Likewise.
 
         Raises:
             ValueError: If one cannot be read, or two have different vocabularies.
         """
         names = _names(paths)
         by_name = {
-            name: keyboard_model.read(path)
+            name: keyboard_model.read(path, custom_models)
             for name, path in zip(names, paths, strict=True)
         }
         first = by_name[names[0]].vocabulary.fingerprint

@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -21,8 +21,6 @@ from training.models import exported_model, model_vocabularies
 from training.models import finished_runs as keyboard_runs
 from training.models import model as model_lib
 
-# Of a run's directory.
-_EXPORTED = "model"
 _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
 
 
@@ -90,28 +88,39 @@ def of_weights(
         words: Options of the words that it was trained with.
     """
     values = [tf.constant(weight) for weight in weights.values()]
+    signature = [tf.TensorSpec([None, size], tf.int32) for size in (length, 2)]
 
+    @tf.function(input_signature=signature)
     def logits_at(tokens: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
         return tf.gather_nd(model.logits(values, tokens), places)
 
     return KeyboardModel(vocabulary, length, logits_at, words)
 
 
-def read(path: str | os.PathLike[str]) -> KeyboardModel:
+def read(
+    path: str | os.PathLike[str], custom_models: Sequence[str] = ()
+) -> KeyboardModel:
     """Reads a model.
 
     Args:
         path: The directory of a run of training, or the model exported in it. Of an
             unfinished run the last checkpoint is read.
+        custom_models: Functions that may be called, as `module:function`.
 
     Raises:
         ValueError: If there is no model, or it cannot be read.
     """
     path = pathlib.Path(path).expanduser()
     keyboard_runs.check_seal(path)
-    for exported in (path, path / _EXPORTED):
-        if (exported / model_vocabularies.VOCABULARY_FILE).exists():
-            return _read_exported(exported)
+    if (folder := exported_model.folder_of(path)) is not None:
+        found = exported_model.read(folder)
+        return of_weights(
+            found.network(custom_models),
+            found.weights,
+            found.vocabulary,
+            found.length,
+            found.words,
+        )
     if not (path / run_record.RUN_FILE).exists():
         raise ValueError(
             f"{path} holds no model: it is neither a training run's directory "
@@ -125,34 +134,20 @@ def read(path: str | os.PathLike[str]) -> KeyboardModel:
             "the run with --resume."
         )
     try:
-        return _read_checkpoint(path)
+        return _read_checkpoint(path, custom_models)
     except run_files.RunDirectoryError as error:
         raise ValueError(str(error)) from error
 
 
-def _read_exported(path: pathlib.Path) -> KeyboardModel:
-    loaded, vocabulary = exported_model.read(path)
-    [tokens] = (
-        loaded.signatures["serving_default"].structured_input_signature[1].values()
-    )
-
-    def logits_at(tokens: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-        # Keep the loaded model, not only the signature, because it owns the variables.
-        found = loaded.signatures["serving_default"](tokens=tokens)
-        return tf.gather_nd(found["logits"], places)
-
-    words = exported_model.word_options(loaded)
-    return KeyboardModel(vocabulary, tokens.shape[1], logits_at, words)
-
-
-def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
+def _read_checkpoint(path: pathlib.Path, custom_models: Sequence[str]) -> KeyboardModel:
     last = initial_model.read(path)
     flags = keyboard_runs.TrainingRun.read(path).flags
-    given = [f"--{name}={value}" for name, value in flags.items()]
     vocabulary, _ = model_vocabularies.read(
         flags.get("vocabulary"),
         int(flags.get("vocabulary_size", 0)),
-        option_flags.read_lines(population_options.PopulationOptions, given),
+        option_flags.read_lines(
+            population_options.PopulationOptions, run_record.flags_of(path)
+        ),
     )
     if vocabulary.fingerprint != last.vocabulary_fingerprint:
         raise ValueError(
@@ -161,28 +156,8 @@ def _read_checkpoint(path: pathlib.Path) -> KeyboardModel:
             f"{vocabulary.fingerprint[:16]}; restore its file or wordfreq's version."
         )
     exported_model.check_finite(path, last.weights)
-    model = _cifg_of(path, last.weights)
     length, words = int(flags["max_words"]) + 1, words_lib.WordOptions.of(flags)
-    return of_weights(model, last.weights, vocabulary, length, words)
-
-
-def _cifg_of(
-    path: pathlib.Path, weights: Mapping[str, np.ndarray]
-) -> model_lib.LanguageModel:
-    """Returns the built-in model of given weights, with sizes from their shapes."""
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    try:
-        num_tokens, embedding_size = shapes["input_embedding"]
-        num_units, projection_size = shapes["projection"]
-    except (KeyError, ValueError):
-        raise ValueError(
-            f"{path}: the run is not finished, and its checkpoint belongs to a custom "
-            f"model ({', '.join(shapes)}). Finish the run with --resume; it then "
-            "exports the model."
-        ) from None
-    return model_lib.cifg_language_model(
-        num_tokens,
-        num_units=num_units,
-        projection_size=projection_size,
-        embedding_size=embedding_size,
+    model = exported_model.network_of(
+        path, last.weights, vocabulary.num_tokens, length, flags, custom_models
     )
+    return of_weights(model, last.weights, vocabulary, length, words)

@@ -6,7 +6,7 @@
 import dataclasses
 
 from federated_hh.options.fields import OptionError, check, option, option_of
-from training.models.model_options import ModelOptions
+from training.models.model_options import CustomModelsOptions, ModelOptions
 
 HELD_OUT, ALL = "held_out", "all"
 _DEFAULT_THRESHOLD = 0.5
@@ -147,7 +147,7 @@ class TouchOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluationOptions:
+class EvaluationOptions(CustomModelsOptions):
     """The models to evaluate, and the clients to evaluate them on."""
 
     model: tuple[str, ...] = option(

@@ -30,7 +30,12 @@ _WHAT = (
 
 
 def language_model(
-    name: str, num_tokens: int, sequence_length: int, seed: int
+    name: str,
+    num_tokens: int,
+    sequence_length: int,
+    seed: int,
+    *,
+    option: str = "--model",
 ) -> model_lib.LanguageModel:
     """Returns the model that a custom function makes.
 
@@ -42,14 +47,18 @@ def language_model(
         num_tokens: Size of the vocabulary with its special tokens.
         sequence_length: Tokens of a sequence.
         seed: The seed, at least 0.
+        option: Option that names the function, for errors.
 
     Raises:
         ValueError: If there is no such function, it fails, or what it returns is no
             model that can be trained.
     """
-    make = custom_parts.load_function("--model", name, _WHAT)
+    make = custom_parts.load_function(option, name, _WHAT)
     keras_model = _drawn_by_seed(
-        functools.partial(_made, make, name, num_tokens, sequence_length), seed
+        functools.partial(
+            _made, make, f"{option} is {name!r}", num_tokens, sequence_length
+        ),
+        seed,
     )
     try:
         keras = model_lib.from_keras_model(keras_model, num_tokens, sequence_length)
@@ -78,7 +87,7 @@ def language_model(
                 ". Write operations between layers as layers, such as "
                 "tf.keras.layers.Add()([x, y]) in place of x + y"
             )
-        raise ValueError(f"--model is {name!r}, which cannot train: {what}") from error
+        raise ValueError(f"{option} is {name!r}, which cannot train: {what}") from error
     return _OwnModel(
         num_tokens,
         first,
@@ -88,18 +97,18 @@ def language_model(
 
 
 def _made(
-    make: Callable[[int, int], Any], name: str, num_tokens: int, sequence_length: int
+    make: Callable[[int, int], Any], named: str, num_tokens: int, sequence_length: int
 ) -> tf.keras.Model:
     try:
         keras_model = make(num_tokens, sequence_length)
     except Exception as error:  # of whatever a user's function raises
         raise ValueError(
-            f"--model is {name!r}, which fails with {num_tokens} tokens and sequences "
+            f"{named}, which fails with {num_tokens} tokens and sequences "
             f"of {sequence_length}: {error!r}"
         ) from error
     if not isinstance(keras_model, tf.keras.Model):
         raise ValueError(
-            f"--model is {name!r}, which returns a {type(keras_model).__name__}; it "
+            f"{named}, which returns a {type(keras_model).__name__}; it "
             f"has to be {_WHAT}"
         )
     return keras_model
@@ -149,7 +158,9 @@ class _Graph:
         targets: tf.Tensor | None = None,
     ) -> list[tf.Tensor]:
         """Returns the outputs."""
-        inputs = {f"weight_{number}": weight for number, weight in enumerate(weights)}
+        # Only a graph's own tensors can be its inputs.
+        named = {f"weight_{number}": weight for number, weight in enumerate(weights)}
+        inputs = {name: tf.identity(weight) for name, weight in named.items()}
         inputs["tokens"] = tokens
         if targets is not None:
             inputs["targets"] = targets

@@ -50,10 +50,7 @@ class TrainingRun:
         """
         path = pathlib.Path(path)
         check_seal(path)
-        parts = (
-            flag.removeprefix("--").partition("=") for flag in run_record.flags_of(path)
-        )
-        flags = {name: value for name, _, value in parts}
+        flags = _flags_of(path)
         facts = run_files.read_json(path / run_record.FACTS_FILE)
         program = run_record.read(path)["program"]
         if not flags.keys() >= set(_OF_TRAINING) or "population" not in facts:
@@ -137,6 +134,25 @@ def population_of(path: str | os.PathLike[str]) -> str | None:
         return None
     facts = run_files.read_json(directory / run_record.FACTS_FILE)
     return facts.get("population") if isinstance(facts, dict) else None
+
+
+def flags_of_model(path: str | os.PathLike[str]) -> Mapping[str, str]:
+    """Returns the flags of a model's run by name; empty if there is no run.
+
+    Args:
+        path: A run's directory, or a model that was exported in it.
+
+    Raises:
+        RunDirectoryError: If the record of the run is damaged.
+    """
+    directory = _run_of(path)
+    return {} if directory is None else _flags_of(directory)
+
+
+def _flags_of(path: pathlib.Path) -> dict[str, str]:
+    flags = (flag.removeprefix("--") for flag in run_record.flags_of(path))
+    parts = (flag.partition("=") for flag in flags)
+    return {name: value for name, _, value in parts}
 
 
 def _run_of(path: str | os.PathLike[str]) -> pathlib.Path | None:

@@ -100,6 +100,21 @@ class LanguageModel:
         return sum(weight.size for weight in self.initial_weights(0).values())
 
 
+def cifg_shapes(
+    num_tokens: int, num_units: int, projection_size: int, embedding_size: int
+) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the weights of `cifg_language_model`, by name."""
+    return {
+        "input_embedding": (num_tokens, embedding_size),
+        "input_kernel": (embedding_size, 3 * num_units),
+        "recurrent_kernel": (projection_size, 3 * num_units),
+        "gate_bias": (3 * num_units,),
+        "projection": (num_units, projection_size),
+        "output_embedding": (num_tokens, projection_size),
+        "output_bias": (num_tokens,),
+    }
+
+
 def cifg_language_model(
     num_tokens: int,
     *,
@@ -136,15 +151,7 @@ def cifg_language_model(
         projection_size=projection_size,
         embedding_size=embedding_size,
     )
-    shapes = collections.OrderedDict(
-        input_embedding=(num_tokens, embedding_size),
-        input_kernel=(embedding_size, 3 * num_units),
-        recurrent_kernel=(projection_size, 3 * num_units),
-        gate_bias=(3 * num_units,),
-        projection=(num_units, projection_size),
-        output_embedding=(num_tokens, projection_size),
-        output_bias=(num_tokens,),
-    )
+    shapes = cifg_shapes(num_tokens, num_units, projection_size, embedding_size)
 
     def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
         weights = collections.OrderedDict()

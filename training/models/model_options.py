@@ -20,6 +20,17 @@ _LARGEST_LAYER = 2**16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class CustomModelsOptions:
+    """The user's consent to the code of custom models that a program reads."""
+
+    custom_models: tuple[str, ...] = option(
+        (),
+        "Functions that make the custom models among those read, as module:function: "
+        "their code runs. A run has its function's name in flags.txt, as --model.",
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """Options of the model, its initial weights, and the limits on a client's text.
 

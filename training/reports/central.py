@@ -20,6 +20,7 @@ def write(
     batch_size: int,
     average: model_average.ModelAverage | None = None,
     may_know_held_out: bool = False,
+    custom_model: str | None = None,
 ) -> page.Summary:
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
@@ -31,6 +32,7 @@ def write(
         batch_size: Sentences of a step.
         average: The average of models that it is; None for the last one.
         may_know_held_out: See `training_report.write`.
+        custom_model: Likewise.
 
     Returns:
         The run's summary.
@@ -40,7 +42,7 @@ def write(
     report = page.Page(directory, "Central training")
     report.summary(
         training_report.how_good(last, baselines),
-        next_command='training.predict_next_word --model={run} "how are"',
+        next_command=training_report.next_command(custom_model),
     )
     model = report.section("Scores on held-out clients", covered=False)
     model.text(

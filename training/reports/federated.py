@@ -49,6 +49,16 @@ def with_public_data(
     )
 
 
+def next_command(custom_model: str | None) -> str:
+    """Returns the command that types with a run's model.
+
+    Args:
+        custom_model: See `write`.
+    """
+    consent = f"--custom_models={custom_model} " if custom_model else ""
+    return f'training.predict_next_word --model={{run}} {consent}"how are"'
+
+
 def write(
     directory: run_directory.RunDirectory,
     realised: statement_lib.PrivacyStatement,
@@ -58,6 +68,7 @@ def write(
     average: model_average.ModelAverage | None = None,
     noise: sizing.NoiseCheck | None = None,
     may_know_held_out: bool = False,
+    custom_model: str | None = None,
 ) -> page.Summary:
     """Writes the statements, the plots, and `report.html`.
 
@@ -72,6 +83,7 @@ def write(
         noise: The run's noise; None without any.
         may_know_held_out: Whether the model that training began with may have learned
             from any of the run's clients.
+        custom_model: The model's function as `module:function`; None for the default.
 
     Returns:
         The run's summary.
@@ -81,7 +93,7 @@ def write(
     report.summary(
         how_good(metrics.iloc[-1], baselines),
         advice=advice(metrics.iloc[-1], baselines, noise),
-        next_command='training.predict_next_word --model={run} "how are"',
+        next_command=next_command(custom_model),
     )
     model = report.section("Scores on held-out clients", covered=False)
     if average is not None:

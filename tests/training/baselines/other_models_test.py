@@ -52,7 +52,7 @@ class OtherModelsTest(common.TrainingTestCase):
         larger = model.cifg_language_model(
             common.NUM_TOKENS, num_units=7, projection_size=4, embedding_size=3
         )
-        given = {"a": (common.bigram_model(), 5), "b": (larger, 9)}
+        given = {"a": (common.small_cifg(), 5), "b": (larger, 9)}
         weights = {name: self.export(name, *of) for name, of in given.items()}
         (self.scratch / "a" / "privacy.json").write_text('{"guarantees": []}')
         statement = {
@@ -72,9 +72,9 @@ class OtherModelsTest(common.TrainingTestCase):
                 self.assertAlmostEqual(baseline.metrics[name], value, places=5)
 
     def test_what_cannot_be_compared(self):
-        self.export("short", common.bigram_model(), length=4)
+        self.export("short", common.small_cifg(), length=4)
         others = vocabulary.Vocabulary(_WORDS.words[::-1])
-        self.export("others", common.bigram_model(), words=others)
+        self.export("others", common.small_cifg(), words=others)
         cases = (
             ("short", "uses 3 words of a sentence, the run 4"),
             ("others", "another vocabulary .*Run with --vocabulary=.*vocabulary.txt"),
@@ -99,7 +99,7 @@ class OtherModelsTest(common.TrainingTestCase):
             facts = json.dumps({"population": population})
             (path / run_record.FACTS_FILE).write_text(facts)
 
-        self.export("a", common.bigram_model())
+        self.export("a", common.small_cifg())
         own = self.text(self.clients).fingerprint
         for population, seed, told in (
             (own, 1, "nothing is known of a guarantee of its training"),
@@ -116,7 +116,7 @@ class OtherModelsTest(common.TrainingTestCase):
                 self.judged(name)
 
     def test_a_model_of_text_that_the_judges_wrote(self):
-        weights = self.export("a", common.bigram_model())
+        weights = self.export("a", common.small_cifg())
         read = self.text(self.clients[:2])
         record = text_record.TextRecord.of(read, np.arange(2), common.NUM_TOKENS, "b")
         fingerprint = initial_model.fingerprint(weights)
@@ -132,8 +132,8 @@ class OtherModelsTest(common.TrainingTestCase):
             self.judged("a")
 
     def test_ngrams_that_came_along(self):
-        self.export("a", common.bigram_model())
-        self.export("b", common.bigram_model())
+        self.export("a", common.small_cifg())
+        self.export("b", common.small_cifg())
         text = self.text(self.clients)
         who, size = np.arange(3), common.NUM_TOKENS
         clients = held_out.Clients(who, np.arange(3, 9))
@@ -153,10 +153,10 @@ class OtherModelsTest(common.TrainingTestCase):
             other_models.evaluated_ngrams(paths, judges, _WORDS)
 
     def test_names(self):
-        self.export("a", common.bigram_model())
+        self.export("a", common.small_cifg())
         (self.scratch / "c").mkdir()
         (self.scratch / "a").rename(self.scratch / "c" / "a")
-        self.export("a", common.bigram_model())
+        self.export("a", common.small_cifg())
         found, _ = self.judged("a", "c/a")
         self.assertEqual([b.name for b in found], [f"{self.scratch.name}/a", "c/a"])
 

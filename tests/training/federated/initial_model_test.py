@@ -224,7 +224,7 @@ class InitialModelTest(parameterized.TestCase):
     def test_refuses_a_damaged_export(self):
         path = self.export()
         (path / "saved_model.pb").write_bytes(b"x")
-        with self.assertRaisesRegex(ValueError, "exported model cannot be read"):
+        with self.assertRaisesRegex(ValueError, "saved_model.pb cannot be read"):
             initial_model.read(path)
 
 

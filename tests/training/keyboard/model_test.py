@@ -132,7 +132,7 @@ class KeyboardModelTest(absltest.TestCase):
 
     def test_a_checkpoint_of_a_users_own_model(self):
         path = self._run(weights={"weight_0": np.zeros((2, 2), np.float32)})
-        with self.assertRaisesRegex(ValueError, r"to a custom model \(weight_0\)"):
+        with self.assertRaisesRegex(ValueError, "is a custom model.*--custom_models"):
             keyboard_model.read(path)
 
     def test_run_of_a_model(self):

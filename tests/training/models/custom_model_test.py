@@ -4,6 +4,7 @@ import importlib
 import json
 import pathlib
 import re
+import shutil
 import sys
 from unittest import mock
 
@@ -331,7 +332,9 @@ class CustomModelTest(parameterized.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         facts = json.loads((out / "simulator" / "facts.json").read_text())
         self.assertEqual(facts["initial_model"], begun)
-        self.assertIn(f"predict_next_word --model={out} ", done.stdout)
+        name = "gru_model:gru"
+        command = f"predict_next_word --model={out} --custom_models={name} "
+        self.assertIn(command, done.stdout)
         exported = initial_model.read(out / "model")
         kept = initial_model.read(out)
         self.assertEqual(exported.fingerprint, kept.fingerprint)
@@ -340,8 +343,14 @@ class CustomModelTest(parameterized.TestCase):
         token = words.encode(["you"])[0]
         logits = gru_by_hand(exported.weights.values(), np.array([[2, token]]))[0, 1]
         expected = np.exp(logits) / np.exp(logits).sum()
-        for word, share in keyboard_model.read(out).suggest("you", 5):
+        with self.assertRaisesRegex(ValueError, f"Add --custom_models={name}"):
+            keyboard_model.read(out)
+        whole = keyboard_model.read(out, [name]).suggest("you", 5)
+        for word, share in whole:
             self.assertAlmostEqual(share, expected[words.encode([word])[0]], places=5)
+        # Of a run that is not finished the checkpoint is taken.
+        shutil.rmtree(out / "model")
+        self.assertEqual(keyboard_model.read(out, [name]).suggest("you", 5), whole)
         own = custom_model.language_model("gru_model:gru", 54, 21, seed=2)
         beginning = initial_model.beginning(
             own.initial_weights(0), words, str(out), has_public_bias=False
