@@ -91,6 +91,11 @@ def load(name: str) -> Any:
             f"--algorithm is {name!r}, whose contents are {found.contents!r}; they "
             "have to be 'words' or 'sentences'"
         )
+    if not dataclasses.is_dataclass(found.Options):
+        raise ValueError(
+            f"--algorithm is {name!r}, whose Options is {found.Options!r}; it has to "
+            "be a dataclass of options"
+        )
     return found
 
 
@@ -111,6 +116,8 @@ def parse_flags(arguments: Sequence[str]) -> list[str]:
                 startup.silence_tensorflow()
             _CHOSEN.append(_Chosen(name))
     except (ValueError, TypeError, RuntimeError, OSError, flags.Error) as error:
+        if custom_parts.failure(error) and "--verbosity=1" in arguments:
+            raise
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     return option_flags.parse(arguments)
@@ -126,15 +133,18 @@ def _check_flags() -> None:
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the algorithm that the flags ask for."""
     from federated_hh.reports import default_page
+    from federated_hh.rounds import algorithm as algorithm_lib
     from federated_hh.rounds import experiment
 
     chosen = _CHOSEN[0]
-    algorithm = chosen.kind.of(
+    made = chosen.kind.of(
         chosen.options.read(),
         chosen.population.read(),
         chosen.population.cache,
         arguments.seed,
     )
+    base = algorithm_lib.Algorithm
+    algorithm = algorithm_lib.returned(made, base, chosen.kind, "of")
     options = _RUN.read()
     done = experiment.run_experiment(
         algorithm,

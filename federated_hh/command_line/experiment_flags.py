@@ -7,17 +7,15 @@ import dataclasses
 import logging as python_logging
 import math
 import os
-import pathlib
 import shlex
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from absl import flags, logging
 
-from federated_hh.files import installation
+from federated_hh.files import custom_parts, installation
 from federated_hh.options import option_flags
 from federated_hh.options.fields import OptionError, check, option
 from federated_hh.populations.options import population_options
@@ -196,7 +194,7 @@ def run_program(
     from federated_hh.run_directory import record as run_record
 
     output_dir = options.output_dir
-    checked = False
+    checked, made = False, []
     try:
         _make_paths_absolute()
         if options.resume:
@@ -216,7 +214,7 @@ def run_program(
         name = program.rpartition(".")[2].removeprefix("run_")
         output_dir = output_dir or run_directory.default_path(name)
         if not options.resume:
-            run_directory.RunDirectory.check_free(output_dir)
+            made = run_directory.RunDirectory.reserve(output_dir)
         key = _noise_key(options, is_synthetic())
         checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
@@ -224,58 +222,34 @@ def run_program(
         by = stops.asked()
         told = _interrupted(program, output_dir, f" by {by.name}" if by else "")
         print(f"\n{told}", file=sys.stderr, flush=True)
+        run_directory.RunDirectory.give_back(made)
         # The worker is gone and the files are closed. TFF's threads may stand in a
         # call to the worker, and would abort the interpreter as it ends.
         os._exit(128 + (by or signal.SIGINT))
-    except (
-        ValueError,
-        OSError,
-        RuntimeError,
-        flags.Error,
-        MemoryError,
-        ArithmeticError,
-    ) as error:
-        if logging.vlog_is_on(1):
+    except BaseException as error:  # custom code may even raise SystemExit
+        run_directory.RunDirectory.give_back(made)
+        # An error of this code is a fault, whose traceback is needed to mend it.
+        if (told := _lines_of(error)) is None or logging.vlog_is_on(1):
             raise
-        for each in getattr(error, "errors", [error]):
-            print(f"error: {_one_line(each)}", file=sys.stderr)
+        for line in told:
+            print(f"error: {line}", file=sys.stderr)
         begun = checked and os.path.exists(os.path.join(output_dir or "", "run.json"))
         is_of_use = not checked or isinstance(error, ValueError | flags.Error)
-        is_wrong_use = is_of_use and not begun
+        is_wrong_use = not begun and (is_of_use or custom_parts.failure(error))
         code = installation.WRONG_USE if is_wrong_use else installation.FAILED
+        if isinstance(error, SystemExit):
+            sys.exit(code)
         sys.exit(getattr(error, "exit_code", code))
-    except Exception as error:
-        place = _custom_place(error)
-        # An error of this code is a fault, whose traceback is needed to mend it.
-        if place is None or logging.vlog_is_on(1):
-            raise
-        first = (str(error).strip() or "no message").splitlines()[0]
-        print(
-            f"error: {place}: {type(error).__name__}: {first}. Mend the custom class, "
-            "or give it smaller sizes; --verbosity=1 shows the traceback.",
-            file=sys.stderr,
-        )
-        sys.exit(installation.FAILED)
 
 
-def _custom_place(error: Exception) -> str | None:
-    """Returns the custom code that an error comes from; None where it is of no such.
-
-    That is a note on the error, or the innermost frame in a file that is neither of
-    this code nor of an installed package.
-    """
-    if notes := getattr(error, "__notes__", None):
-        return notes[0]
-    place = None
-    ours = [installation.HOME / name for name in ("federated_hh", "training")]
-    library = pathlib.Path(os.__file__).parent
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        path = pathlib.Path(frame.f_code.co_filename)
-        is_installed = "site-packages" in path.parts or path.is_relative_to(library)
-        is_ours = any(path.is_relative_to(each) for each in ours)
-        if path.is_file() and not (is_installed or is_ours):
-            place = f"{path}:{line}, {frame.f_code.co_qualname}"
-    return place
+def _lines_of(error: BaseException) -> list[str] | None:
+    """Returns an error's lines for the user; None for a fault of this code."""
+    if (failure := custom_parts.failure(error)) is not None:
+        return [failure]
+    expected = (ValueError, OSError, RuntimeError, flags.Error, MemoryError)
+    if not isinstance(error, (*expected, ArithmeticError)):
+        return None
+    return [_one_line(each) for each in getattr(error, "errors", [error])]
 
 
 def _interrupted(program: str, output_dir: str | None, by: str) -> str:

@@ -1,7 +1,9 @@
 """Flags made of the options of a dataclass: see `federated_hh.options.fields`."""
 
 import io
+import itertools
 import os
+import pathlib
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -208,6 +210,12 @@ def _apart(arguments: Sequence[str]) -> list[list[str]]:
 
 def _parsed(arguments: Sequence[str]) -> tuple[list[str], str]:
     """Parses a command line; returns arguments that are not flags, and the fault."""
+    for given, after in itertools.pairwise([*arguments, ""]):
+        name, is_joined, value = given.lstrip("-").partition("=")
+        path = pathlib.Path(value if is_joined else after)
+        # It would be waited for, or read without an end.
+        if name == "flagfile" and path.exists() and not path.is_file():
+            return [], f"--flagfile={path} has to be a file, not a pipe or directory"
     try:
         return flags.FLAGS(list(arguments)), ""
     except flags.Error as error:

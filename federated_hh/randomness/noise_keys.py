@@ -75,6 +75,8 @@ class NoiseKey:
             NoiseKeyError: If there is none in the file.
         """
         try:
+            if not pathlib.Path(path).is_file():  # a pipe would be waited for
+                raise OSError("there is no such file")
             text = pathlib.Path(path).read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise NoiseKeyError(

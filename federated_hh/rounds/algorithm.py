@@ -99,3 +99,26 @@ class Algorithm(abc.ABC, Generic[S, T]):
         from federated_hh.runtime import runtime  # TensorFlow takes seconds to import
 
         return runtime.computing()
+
+
+def returned(value: T, kind: type | tuple[type, ...], by: Any, function: str) -> T:
+    """Returns what a function of an algorithm returned.
+
+    Args:
+        value: The returned value.
+        kind: Type or types that it may have.
+        by: The algorithm, or its class.
+        function: Name of the function, for the error.
+
+    Raises:
+        ValueError: If the value has another type.
+    """
+    if isinstance(value, kind):
+        return value
+    of = by if isinstance(by, type) else type(by)
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    raise ValueError(
+        f"{of.__module__}:{of.__qualname__}.{function} returned a "
+        f"{type(value).__name__}; it has to return "
+        f"{' or '.join('None' if k is type(None) else k.__name__ for k in kinds)}"
+    )

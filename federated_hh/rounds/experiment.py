@@ -16,7 +16,7 @@ from federated_hh.privacy import statement as statement_lib
 from federated_hh.randomness import noise_keys
 from federated_hh.reports import page
 from federated_hh.rounds import run, steps
-from federated_hh.rounds.algorithm import Algorithm
+from federated_hh.rounds.algorithm import Algorithm, returned
 from federated_hh.run_directory import directory as run_directory
 
 S = TypeVar("S")
@@ -143,7 +143,9 @@ def _write_default(
 
     tables: dict[str, list[pd.DataFrame]] = {}
     for repeat, state in enumerate(outcome.states):
-        for name, table in algorithm.results(state).items():
+        results = returned(algorithm.results(state), Mapping, algorithm, "results")
+        for name, table in results.items():
+            returned(table, pd.DataFrame, algorithm, f"results[{name!r}]")
             table = default_page.by_estimate(table)
             if len(outcome.states) > 1:
                 table = table.copy()

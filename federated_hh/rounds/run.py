@@ -172,7 +172,7 @@ class _Loop(Generic[S]):
 
     def _rounds(self, progress: steps.Progress[S]) -> steps.Progress[S]:
         """Runs the rest of a repeat."""
-        query = self._algorithm.next_query(progress.state)
+        query = steps.next_query(self._algorithm, progress.state)
         while query is not None:
             try:
                 progress, query = self._round(progress, query)
@@ -205,7 +205,7 @@ class _Loop(Generic[S]):
         total = self._ask(progress, query, drawn.cohort)
         step = self._steps.update(progress, query, drawn, total)
         freed_memory.return_freed()
-        following = self._algorithm.next_query(step.progress.state)
+        following = steps.next_query(self._algorithm, step.progress.state)
         seen = Observed(
             progress.repeat,
             step.progress.rounds,

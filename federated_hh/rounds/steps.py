@@ -23,7 +23,7 @@ import numpy as np
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
 from federated_hh.rounds import checkpoints
-from federated_hh.rounds.algorithm import Algorithm, Query
+from federated_hh.rounds.algorithm import Algorithm, Query, returned
 from federated_hh.run_directory import files as run_files
 
 S = TypeVar("S")
@@ -81,7 +81,7 @@ def identity_of(algorithm: Algorithm[Any, Any], seed: int, code: str) -> str:
         [
             identities.name_of(type(algorithm)),
             identities.canonical(algorithm.plan),
-            dict(algorithm.describe()),
+            dict(_described(algorithm)),
             seed,
             code,
         ],
@@ -92,7 +92,21 @@ def identity_of(algorithm: Algorithm[Any, Any], seed: int, code: str) -> str:
 
 def facts_of(algorithm: Algorithm[Any, Any]) -> dict[str, Any]:
     """Returns the facts that a resumed run shares with its start."""
-    return {"plan": identities.canonical(algorithm.plan), **algorithm.describe()}
+    return {"plan": identities.canonical(algorithm.plan), **_described(algorithm)}
+
+
+def _described(algorithm: Algorithm[Any, Any]) -> Mapping[str, Any]:
+    return returned(algorithm.describe(), Mapping, algorithm, "describe")
+
+
+def next_query(algorithm: Algorithm[S, Any], state: S) -> Query[Any] | None:
+    """Returns an algorithm's next query; None where the repeat is finished.
+
+    Raises:
+        ValueError: If the algorithm returns something else.
+    """
+    query = algorithm.next_query(state)
+    return returned(query, (Query, type(None)), algorithm, "next_query")
 
 
 def public_stream(seed: int, repeat: int) -> streams.Stream:
@@ -218,7 +232,15 @@ class Steps(Generic[S]):
         del release  # its arrays are as large as the model
         noise = self.spilled(noise)
         checkpoints.freeze(released)
-        state, metrics = self._algorithm.update(progress.state, released)
+        found = self._algorithm.update(progress.state, released)
+        found = returned(found, tuple, self._algorithm, "update")
+        if len(found) != 2:
+            raise ValueError(
+                f"{type(self._algorithm).__name__}.update returned {len(found)} "
+                "values; it has to return the next state and metrics"
+            )
+        state = found[0]
+        metrics = returned(found[1], Mapping, self._algorithm, "update's metrics")
         checkpoints.freeze(state)
         following = Progress(
             progress.repeat, progress.rounds + 1, history, state, noise, drawn.state

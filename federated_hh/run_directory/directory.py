@@ -15,12 +15,14 @@ when all files are there. One process at a time works in a run directory, and no
 writes into another's.
 """
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import pathlib
 import shutil
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -161,6 +163,38 @@ class RunDirectory:
             )
 
     @classmethod
+    def reserve(cls, path: str | os.PathLike[str]) -> list[pathlib.Path]:
+        """Makes the directory of a run that will begin later.
+
+        Returns:
+            The folders that it made, innermost first; see `give_back`.
+
+        Raises:
+            RunDirectoryError: If there is something at `path`, or nothing can be
+                written there.
+        """
+        cls.check_free(path)
+        path = pathlib.Path(path)
+        made = [each for each in (path, *path.parents) if not each.exists()]
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=path):
+                pass
+        except OSError as error:
+            cls.give_back(made)
+            raise RunDirectoryError(
+                f"--output_dir={path} cannot be created: {error.strerror}"
+            ) from error
+        return made
+
+    @staticmethod
+    def give_back(made: Sequence[pathlib.Path]) -> None:
+        """Removes folders that `reserve` made and in which no run began."""
+        with contextlib.suppress(OSError):  # there is something in it
+            for folder in made:
+                folder.rmdir()
+
+    @classmethod
     def create(
         cls,
         path: str | os.PathLike[str],
@@ -183,14 +217,8 @@ class RunDirectory:
         Raises:
             RunDirectoryError: If there is something at `path`, or it cannot be made.
         """
-        cls.check_free(path)
+        cls.reserve(path)
         path = pathlib.Path(path)
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"--output_dir={path} cannot be created: {error.strerror}"
-            ) from error
         lock = _lock(path)
         try:
             cls.check_free(path)  # again, under the lock

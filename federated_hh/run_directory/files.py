@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
-from federated_hh.files import atomic_files, tables
+from federated_hh.files import atomic_files, plain_files, seal, tables
 
 _POINT = ("repeat", "round")  # coordinates of a point, which have no curves
 
@@ -43,8 +43,7 @@ class RunFiles:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunDirectoryError(
-                f"{self.path} cannot be created: {error.strerror}. Fix this and "
-                "continue with --resume"
+                f"{self.path} cannot be created: {error.strerror}. {self._advice()}"
             ) from error
 
     def write_bytes(self, name: str, contents: bytes | memoryview) -> None:
@@ -72,7 +71,7 @@ class RunFiles:
         except OSError as error:
             raise RunDirectoryError(
                 f"{self.path / name} cannot be written: {error.strerror}; the old "
-                "file is kept. Fix this and continue with --resume"
+                f"file is kept. {self._advice()}"
             ) from error
 
     @contextlib.contextmanager
@@ -91,8 +90,15 @@ class RunFiles:
         except OSError as error:
             raise RunDirectoryError(
                 f"{self.path} cannot hold the state between rounds: {error.strerror}. "
-                "Fix this and continue with --resume"
+                f"{self._advice()}"
             ) from error
+
+    def _advice(self) -> str:
+        """Returns what to do after a failed write, by whether the run has begun."""
+        # The folder is the run's, or a part's in it, or the simulator's of either.
+        if any((at / seal.RUN_FILE).exists() for at in (self.path, *self.path.parents[:2])):
+            return "Fix this and continue with --resume"
+        return "Fix this and begin the run again"
 
     def write_text(self, name: str, text: str) -> None:
         """Writes a text file in UTF-8; see `write_bytes`."""
@@ -130,7 +136,7 @@ def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
         RunDirectoryError: If it cannot be read.
     """
     try:
-        with open(path, "rb") as file:
+        with plain_files.open_regular(path) as file:
             yield file
     except OSError as error:
         raise RunDirectoryError(

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from federated_hh.files import plain_files
 from federated_hh.populations.languages import hangul, languages
 
 # A position beyond this, or key distances this many times larger or smaller than a
@@ -117,7 +118,7 @@ class KeyboardLayout:
         shape = 'it has to be JSON such as {"q": [0, 0], "a": [0.5, 1]}'
         try:
             pairs = json.loads(
-                pathlib.Path(path).read_bytes().decode(), object_pairs_hook=_unique
+                plain_files.read_text(path, "utf-8"), object_pairs_hook=_unique
             )
         except OSError as error:
             raise ValueError(

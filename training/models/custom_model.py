@@ -99,13 +99,7 @@ def language_model(
 def _made(
     make: Callable[[int, int], Any], named: str, num_tokens: int, sequence_length: int
 ) -> tf.keras.Model:
-    try:
-        keras_model = make(num_tokens, sequence_length)
-    except Exception as error:  # of whatever a user's function raises
-        raise ValueError(
-            f"{named}, which fails with {num_tokens} tokens and sequences "
-            f"of {sequence_length}: {error!r}"
-        ) from error
+    keras_model = make(num_tokens, sequence_length)
     if not isinstance(keras_model, tf.keras.Model):
         raise ValueError(
             f"{named}, which returns a {type(keras_model).__name__}; it "

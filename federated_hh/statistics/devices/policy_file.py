@@ -12,6 +12,7 @@ import math
 import pathlib
 from typing import Any
 
+from federated_hh.files import plain_files
 from federated_hh.privacy.local import device_policy
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.statistics.devices import device
@@ -44,7 +45,7 @@ def read(path: str) -> device.Approval:
             contradicts another, or if there is no such file.
     """
     try:
-        text = pathlib.Path(path).read_text("utf-8-sig")
+        text = plain_files.read_text(path)
         return _of(checked_json.loads("the policy", text))
     except OSError as error:
         raise PolicyError(f"{path}: {error.strerror}") from error

@@ -12,6 +12,7 @@ import json
 import pathlib
 from typing import Any
 
+from federated_hh.files import plain_files
 from federated_hh.privacy.local.device_policy import UNITS
 from federated_hh.statistics.recipes import checked_json, contents
 
@@ -149,7 +150,7 @@ class Recipe:
                 with the file.
         """
         try:
-            text = pathlib.Path(path).read_text("utf-8-sig")
+            text = plain_files.read_text(path)
             return cls.parse(text, may_lack_budget)
         except OSError as error:
             raise RecipeError(f"{path}: {error.strerror}") from error

@@ -114,27 +114,51 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
             self.assertIn("--noise_key_file: a resumed run has its", done.stderr)
 
 
-class CustomPlaceTest(absltest.TestCase):
-    def test_errors_of_custom_code_name_their_place(self):
-        path = pathlib.Path(self.create_tempdir().full_path) / "own.py"
-        path.write_text("class Own:\n    def tally(self):\n        return {}['x']\n")
-        names = {}
-        exec(compile(path.read_text(), str(path), "exec"), names)
-        self.assertEqual(self.place_of(names["Own"]().tally), f"{path}:3, Own.tally")
-        # Not what this code, or an installed package, does wrong.
-        self.assertIsNone(self.place_of(experiment_flags.check_numbers, [None]))
-        noted = KeyError("x")
-        noted.add_note("own:Own, tally")
-        self.assertEqual(experiment_flags._custom_place(noted), "own:Own, tally")
+_CUSTOM = """
+import os, sys
+if os.environ["FAILS"] == "import":
+    sys.exit(0)
+from examples import histogram
+class Own(histogram.Histogram):
+    @classmethod
+    def of(cls, *arguments):
+        if os.environ["FAILS"] == "of":
+            raise ValueError("no luck\\nat all")
+        return super().of(*arguments)
+    def learn(self, state, estimates):
+        if os.environ["FAILS"] == "learn":
+            sys.exit(0)
+        return None
+"""
 
-    def place_of(self, call, *arguments):
-        try:
-            call(*arguments)
-        except Exception as error:
-            # Without this test, which is no custom code.
-            shortened = error.with_traceback(error.__traceback__.tb_next)
-            return experiment_flags._custom_place(shortened)
-        self.fail("no error")
+
+class CustomCodeTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("import", 2, "own.py:4, <module>: SystemExit: 0"),
+        ("of", 2, "own.py:10, Own.of: ValueError: no luck"),
+        ("learn", 1, "own.py:14, Own.learn: SystemExit: 0"),
+        ("returns", 1, "own:Own.update returned a NoneType"),
+    )
+    def test_what_it_raises_is_one_line(self, fails, code, message):
+        scratch = pathlib.Path(self.create_tempdir().full_path)
+        (scratch / "own.py").write_text(_CUSTOM)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-P", "-m", "federated_hh.run_algorithm"),
+                *("--algorithm=own:Own", "--num_clients=3000", "--output_dir=run"),
+            ],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "FAILS": fails},
+            cwd=scratch,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        errors = [line for line in done.stderr.splitlines() if "error: " in line]
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertLen(errors, 1, done.stderr)
+        self.assertIn(message, errors[0])
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual((scratch / "run").exists(), code == 1)
 
 
 class _StopError(Exception):
@@ -176,6 +200,7 @@ class FlagErrorsTest(parameterized.TestCase):
         ("federated_hh.run_triehh", "--no_such_flag=3", "error: Unknown"),
         ("federated_hh.run_triehh", "--noresume=3", "does not take an argument"),
         ("federated_hh.run_triehh", "--flagfile=nowhere", "Unable to open"),
+        ("federated_hh.run_triehh", "--flagfile=/dev/zero", "has to be a file"),
         ("federated_hh.run_triehh", f"--flagfile={sys.executable}", "text in UTF-8"),
     )
     def test_one_line_and_exit_code_2(self, program, flag, message):

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import pathlib
 import resource
 import subprocess
 import sys
@@ -118,6 +119,38 @@ class RunDirectoryTest(parameterized.TestCase):
     def test_empty_directory_is_taken(self):
         os.makedirs(self.path)
         _create(self.path).close()
+
+    def test_reserved_directory(self):
+        path = pathlib.Path(self.path) / "below"
+        made = run_directory.RunDirectory.reserve(path)
+        self.assertEqual(made[:2], [path, path.parent])
+        run_directory.RunDirectory.give_back(made)
+        self.assertFalse(path.parent.exists())
+        made = run_directory.RunDirectory.reserve(path)
+        _create(path).close()
+        run_directory.RunDirectory.give_back(made)  # a run has begun: nothing goes
+        self.assertTrue((path / "run.json").exists())
+
+    def test_full_disk_before_the_run_began(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        # The key fits, and the first file after it does not.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+        try:
+            with self.assertRaisesRegex(
+                run_directory.RunDirectoryError, "README.txt .*begin the run again"
+            ):
+                _create(self.path)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        _create(self.path).close()
+
+    def test_pipe_in_place_of_a_file(self):
+        _create(self.path).close()
+        file = pathlib.Path(self.path) / "run.json"
+        file.unlink()
+        os.mkfifo(file)
+        with self.assertRaisesRegex(run_directory.RunDirectoryError, "it is a pipe"):
+            run_record.read(self.path)
 
     def test_parent_that_is_a_file(self):
         os.makedirs(os.path.dirname(self.path))

@@ -186,6 +186,11 @@ class CustomModelTest(parameterized.TestCase):
                 self.assertAlmostEqual(float(found[number][place]), expected, places=4)
         self.assertGreater(max(float(tf.norm(part)) for part in found), 0.1)
 
+    def test_function_that_fails(self):
+        # A program tells flag, file and line: see `custom_parts.failure`.
+        with self.assertRaises(KeyError):
+            custom_model.language_model("bad_models:fails", 12, 5, 0)
+
     def test_first_weights_follow_from_the_seed(self):
         np.random.seed(7)
         state = np.random.get_state()[1].copy()
@@ -203,7 +208,6 @@ class CustomModelTest(parameterized.TestCase):
         ("nowhere:gru", "to be module:function of a function of the number of tokens"),
         ("gru_model:lstm", "has no attribute 'lstm'"),
         ("bad_models:number", "which is a int; it has to be a function"),
-        ("bad_models:fails", "fails with 12 tokens and sequences of 5: KeyError"),
         ("bad_models:no_model", "which returns a list; it has to be"),
         ("bad_models:other_size", r"shape \(1, 5, 13\); it has to be \(1, 5, 12\)"),
         ("bad_models:normalized", "which cannot train: .*batch normalization"),
