@@ -133,7 +133,8 @@ def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
         alphabet=alphabet,
         known_words=word_table.read_dictionary(options.known_words, options.language),
         refuse=options.out_of_alphabet == "refuse",
-        only_words=word_table.read_dictionary(options.only_words),
+        only_words=word_table.read_dictionary(options.only_words, options.language),
+        language=options.language,
     )
     if options.is_synthetic:
         from federated_hh.populations.synthetic import synthetic_english

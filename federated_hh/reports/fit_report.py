@@ -157,7 +157,7 @@ class FitReport:
         if wanted.words_law == "own":
             lengths = str(directory / _LENGTHS_FILE)
         return population_options.PopulationOptions(
-            **vars(own.word_options),
+            **vars(own.word_options) | {"language": own.language},
             tokenizer=own.tokenizer,
             alphabet=own.alphabet,
             known_words=own.known_words,

@@ -204,7 +204,8 @@ def alphabet(code: str, of_tokenizer: str) -> str:
         return of_tokenizer
     own = letters(code)
     if any(map(str.isupper, of_tokenizer)):
-        own += "".join(filter(lambda each: len(each) == 1, map(str.upper, own)))
+        capitals = (words_lib.upper(each, code) for each in own)
+        own += "".join(each for each in capitals if len(each) == 1)
     signs = "".join(each for each in of_tokenizer if not each.isalpha())
     return "".join(dict.fromkeys(own + signs))
 

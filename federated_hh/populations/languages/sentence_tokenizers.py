@@ -44,11 +44,12 @@ def _keyboard(options: words.WordOptions) -> SentenceTokenizer:
     """Returns the tokenizer "keyboard"."""
     # Few distinct tokens make up most of a text. The bound keeps the memory small.
     words_of = freed_memory.cached(maxsize=1 << 17)(words.cut(options))
-    is_lower = options.case == "lower"
+    lower: Callable[[str], str] = str
+    if options.case == "lower":
+        lower = words.lower(options.language)
 
     def split(text: str) -> list[list[str]]:
-        if is_lower:
-            text = text.lower()
+        text = lower(text)
         ends = _LATIN_END if text.isascii() else _SENTENCE_END
         sentences = []
         for part in ends.split(text):

@@ -94,6 +94,12 @@ def _triehh_words(token: str) -> tuple[str, ...]:
     return () if len(word) < 3 or word.startswith(("http", "www")) else (word,)
 
 
+def _of_triehh(language: str) -> Tokenizer:
+    """Returns the tokenizer "triehh"."""
+    lowered = TokenRule(words_lib.lower(language), _triehh_words)
+    return Tokenizer.of_rule("triehh", lowered, TRIEHH_ALPHABET)
+
+
 def _printed(token: str) -> tuple[str, ...]:
     return (unicodedata.normalize("NFC", token),)
 
@@ -102,7 +108,7 @@ def _of_words(options: words_lib.WordOptions) -> Tokenizer:
     """Returns the tokenizer "words"."""
     normalize: Callable[[str], str] = str
     if options.case == "lower":
-        normalize = str.lower
+        normalize = words_lib.lower(options.language)
     cut = words_lib.cut(options)
 
     def entry(token: str) -> tuple[str, ...]:
@@ -142,9 +148,7 @@ def _is_of_word(character: str) -> bool:
 
 _TOKENIZERS = {
     "words": _of_words(words_lib.DEFAULT),
-    "triehh": Tokenizer.of_rule(
-        "triehh", TokenRule(str.lower, _triehh_words), TRIEHH_ALPHABET
-    ),
+    "triehh": _of_triehh(words_lib.DEFAULT.language),
     "whitespace": Tokenizer.of_rule("whitespace", TokenRule(str, _printed), _PRINTABLE),
 }
 
@@ -173,4 +177,6 @@ def get_tokenizer(
         )
     if name == "words" and options.changed():
         return _of_words(options.word_options)
+    if name == "triehh":
+        return _of_triehh(options.language)
     return _TOKENIZERS[name]

@@ -64,6 +64,7 @@ class WordOptions:
         "'none', text that is mostly in such a script is refused.",
         choices=("none", "icu"),
     )
+    language: str = _option("en", "Language of the words: it has a rule of case.")
 
     def __post_init__(self):
         check(self)
@@ -76,7 +77,10 @@ class WordOptions:
         Args:
             values: Options, such as a run's flags, by name.
         """
-        return WordOptions(**{n: values[n] for n in OPTION_NAMES if n in values})
+        given = {name: values[name] for name in OPTION_NAMES if name in values}
+        if given.get("language") not in _CASED:
+            given.pop("language", None)
+        return WordOptions(**given)
 
     def _check_words(self) -> None:
         if self.segmenter == "icu" and importlib.util.find_spec("icu4py") is None:
@@ -88,12 +92,12 @@ class WordOptions:
 
     @property
     def word_options(self) -> "WordOptions":
-        """These options alone, of any subclass."""
+        """These options alone; a language whose case is Unicode's is left out."""
         return WordOptions.of(vars(self))
 
     def changed(self) -> dict[str, str]:
         """Returns the options that differ from their defaults; ICU with its version."""
-        given = {name: getattr(self, name) for name in OPTION_NAMES}
+        given = vars(self.word_options)
         told = {n: v for n, v in given.items() if v != getattr(WordOptions, n)}
         if "segmenter" in told:
             from importlib import metadata
@@ -105,6 +109,8 @@ class WordOptions:
 OPTION_NAMES = tuple(field.name for field in dataclasses.fields(WordOptions))
 DEFAULT = WordOptions()
 
+# Languages with a case of their own: their capitals, and the small letters of these.
+_CASED = {"tr": ("Iİ", "ıi")}
 # Marks that a typewriter has in one form. Armenian and Hebrew ones are among them.
 _TYPED = str.maketrans("‘’՚׳״‐‑֊", "''''\"---")
 # Not seen, so no part of a spelling; and Armenian's signs on a stressed vowel.
@@ -156,9 +162,23 @@ def in_normal_form(text: str) -> str:
     return text if text.isascii() else unicodedata.normalize("NFC", text)
 
 
-def folded(word: str) -> str:
+def lower(language: str) -> Callable[[str], str]:
+    """Returns the function that puts text of a language into lower case."""
+    if language not in _CASED:
+        return str.lower
+    small = str.maketrans(*_CASED[language])
+    return lambda text: in_normal_form(text).translate(small).lower()
+
+
+def upper(text: str, language: str) -> str:
+    """Returns text of a language in upper case."""
+    capitals, small = _CASED.get(language, ("", ""))
+    return text.translate(str.maketrans(small, capitals)).upper()
+
+
+def folded(word: str, language: str = DEFAULT.language) -> str:
     """Returns a word as dictionaries compare it: spelled, and in lower case."""
-    lowered = spelled(word).lower()
+    lowered = lower(language)(spelled(word))
     return lowered if lowered.isascii() else _undotted(lowered)
 
 

@@ -77,6 +77,7 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         "'posts-*.jsonl.xz' (in quotes), a directory, or several with commas between.",
         flag="population",
     )
+    _: dataclasses.KW_ONLY
     language: str = option(
         languages.DEFAULT,
         "Language of the clients: a code such as de, hi, ko or ru. It gives the "
@@ -295,7 +296,7 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
                 field.name in _LEFT_OUT_AS_DEFAULT
                 and getattr(self, field.name) == field.default
             )
-            and field.name not in words.OPTION_NAMES
+            and field.name not in set(words.OPTION_NAMES) - {"language"}
             and not (field.name == "language" and self._has_no_language(contents))
         }
         # What later versions added is left out where it changes nothing.

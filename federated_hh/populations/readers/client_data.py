@@ -86,7 +86,8 @@ def from_client_data(
         alphabet=options.alphabet_with(tokenizer),
         known_words=word_table.read_dictionary(options.known_words, options.language),
         refuse=options.out_of_alphabet == "refuse",
-        only_words=word_table.read_dictionary(options.only_words),
+        only_words=word_table.read_dictionary(options.only_words, options.language),
+        language=options.language,
     )
     client_ids = client_data.client_ids
     bar = progress.Progress("Reading client data", len(client_ids), "clients")

@@ -20,7 +20,7 @@ _FORMAT_VERSION = 3
 # The population options that decide which words are kept.
 _DECIDING = (
     *("tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words"),
-    *("common_words", "common_law", "text", "language", *words.OPTION_NAMES),
+    *("common_words", "common_law", "text", *words.OPTION_NAMES),
 )
 _COLUMNS: dict[str, np.dtype] = {
     "codes": np.dtype("<i4"),

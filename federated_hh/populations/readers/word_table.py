@@ -58,7 +58,7 @@ def read_dictionary(
                         f"{path}:{number}: this line is not UTF-8; a dictionary has to "
                         "be UTF-8 text with one word per line."
                     )
-                words.add(words_lib.folded(line.strip()))
+                words.add(words_lib.folded(line.strip(), language))
         except verified_files.PopulationError as error:
             if not isinstance(error.__cause__, UnicodeError):
                 raise
@@ -101,6 +101,7 @@ class WordTable:
         known_words: Set[str],
         refuse: bool,
         only_words: Set[str] = frozenset(),
+        language: str = languages.DEFAULT,
     ):
         """Makes an empty table.
 
@@ -109,6 +110,7 @@ class WordTable:
             known_words: Words that are left out, from `read_dictionary`.
             refuse: Whether a word with another character is an error.
             only_words: Words that are kept alone, likewise; empty for all.
+            language: The code of their language.
         """
         alphabet = hangul.alphabet(alphabet)
         self._given = alphabet
@@ -116,7 +118,7 @@ class WordTable:
         self._characters = frozenset(alphabet)
         self._missing: collections.Counter[str] = collections.Counter()
         self._known_words, self._only_words = known_words, only_words
-        self._refuse = refuse
+        self._refuse, self._language = refuse, language
         self._codes: dict[str, int] = {}
         self._num_words = 0
         self._offenders: list[str] = []
@@ -217,7 +219,7 @@ class WordTable:
             # Not remembered: there can be very many, each seen once.
             self._missing.update(set(spelled) - self._characters)
             return OUT_OF_ALPHABET
-        folded = words_lib.folded(word)
+        folded = words_lib.folded(word, self._language)
         if folded in self._known_words:
             code = KNOWN
         elif self._only_words and folded not in self._only_words:

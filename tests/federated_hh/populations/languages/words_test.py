@@ -1,5 +1,6 @@
 """Tests that a word is one thing: what is found is one token of training text."""
 
+import dataclasses
 import importlib.util
 import itertools
 import pathlib
@@ -49,6 +50,7 @@ _CHANGES = {
     "apostrophes": "part",
     "digits": "drop",
     "signs": "keep",
+    "language": "tr",
 }
 _OPTIONS = [
     words.WordOptions(**dict(changes))
@@ -114,6 +116,13 @@ class WordsTest(parameterized.TestCase):
     @parameterized.parameters(
         ({"case": "keep"}, "Paris PARIS İzmir", ["Paris", "PARIS", "İzmir"]),
         ({}, "Paris PARIS İzmir I\u0307zmir", ["paris", "paris", "izmir", "izmir"]),
+        (
+            {"language": "tr"},
+            "IŞIK ışık İZMİR I\u0307zmir Irmak’ta",
+            ["ışık", "ışık", "izmir", "izmir", "ırmak'ta"],
+        ),
+        ({"language": "tr", "case": "keep"}, "IŞIK İzmir", ["IŞIK", "İzmir"]),
+        ({"language": "de"}, "IRIS", ["iris"]),
         ({"hyphens": "part"}, "e-mail don't", ["e", "mail", "don't"]),
         ({"apostrophes": "part"}, "e-mail don’t", ["e-mail", "don", "t"]),
         ({"digits": "drop"}, "mp3 3.14 a", ["a"]),
@@ -143,6 +152,28 @@ class WordsTest(parameterized.TestCase):
             for options in _OPTIONS
         }
         self.assertLen(names, len(_OPTIONS))
+
+    def test_turkish_case_everywhere(self):
+        scratch = pathlib.Path(self.create_tempdir().full_path)
+        (scratch / "known.txt").write_text("IŞIK\n", encoding="utf-8")
+        (scratch / "rows.csv").write_text(
+            "user,text\nu,Irmak İzmir IŞIK ışık\n", encoding="utf-8"
+        )
+        options = PopulationOptions(
+            source=str(scratch / "rows.csv"),
+            language="tr",
+            known_words=str(scratch / "known.txt"),
+        )
+        for changes, expected in (
+            ({}, ["izmir", "ırmak"]),
+            ({"case": "keep"}, ["Irmak", "İzmir"]),
+            ({"language": "de"}, ["irmak", "izmir"]),
+            ({"tokenizer": "triehh", "alphabet": "ırmakizşe"}, ["izmir", "ırmak"]),
+        ):
+            with self.subTest(changes=changes):
+                changed = dataclasses.replace(options, **changes)
+                clients = population.prepare(changed, scratch / "cache")
+                self.assertEqual(sorted(clients.words.to_pylist()), sorted(expected))
 
     @parameterized.parameters("words", "triehh", "whitespace")
     def test_normal_forms_are_one_word(self, name):
