@@ -22,7 +22,8 @@ _CHUNK_BYTES = io.DEFAULT_BUFFER_SIZE
 _BLOCK_CHARACTERS = 1 << 22
 # Looked through for bytes that an encoding does not have: 64 MiB.
 _MOST_CHUNKS = (1 << 26) // _CHUNK_BYTES
-_SINGLE = ("utf-8", "iso-8859-1")
+# Windows' Latin letters first: ISO-8859-1's others are control characters.
+_LIKELY = ("utf-8", "cp1252", "iso-8859-1")
 
 
 def has_undecodable(text: str) -> bool:
@@ -61,9 +62,7 @@ def likely_encoding(path: str, encoding: str) -> tuple[str, str] | None:
         data, place = error.object, error.start
     except Exception:  # told where the file is read
         return None
-    # In ISO-8859-1 these are control characters, which no text has.
-    is_windows = any(0x80 <= byte < 0xA0 for byte in data)
-    for name in ("utf-8", "cp1252", "iso-8859-1") if is_windows else _SINGLE:
+    for name in _LIKELY:
         with contextlib.suppress(UnicodeDecodeError):
             codecs.getincrementaldecoder(name)().decode(data)
             break

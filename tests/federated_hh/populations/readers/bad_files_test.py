@@ -149,7 +149,7 @@ class BadRowsTest(files_test_case.FilesTestCase):
 
     def test_an_encoding_is_suggested(self):
         for encoding, text, advice in (
-            ("iso-8859-1", "ann,müde\n", "--encoding=iso-8859-1, .* 0xFC in 'müde'"),
+            ("iso-8859-1", "ann,müde\n", "--encoding=cp1252, .* 0xFC in 'müde'"),
             ("cp1252", "ann,“müde”\n", "--encoding=cp1252, .* 0x93 in '“'"),
             ("utf-8", "ann,müde\n", "--encoding=utf-8, .* 0xC3 in 'müde'"),
         ):
@@ -209,7 +209,7 @@ class RefusedFilesTest(files_test_case.FilesTestCase):
             path,
             r"no column 'user' \(--user_column\) and no column 'text' .*try "
             "--delimiter=';', which cuts them into 'Nutzer', 'Beitrag', and give "
-            "--user_column and --text_column.* try --encoding=iso-8859-1,",
+            "--user_column and --text_column.* try --encoding=cp1252,",
         )
         path = self.write("b.csv", f"Größe;Beitrag\n{rows}".encode("cp1252"))
         self.assert_refused(path, "names have .*try --encoding=.* 'Größe;Beitrag'")

@@ -133,7 +133,7 @@ class FormatsTest(parameterized.TestCase):
         ("a.json", b"null", "value of type NoneType"),
         ("a.json", b'[1, "x", null]', "object was expected, not int"),
         ("a.json", b'[{"user": "a", "text": [["x"], [1]]}]', "has the token 1"),
-        ("a.json", b'["\xff"]', "try --encoding=iso-8859-1"),
+        ("a.json", b'["\xff"]', "try --encoding=cp1252"),
         ("a.json", b'{"user_data": {"ann": null}}', "its fields are: none"),
         ("a.arrow", b"ARROW1 and no more", "cannot be read as Arrow"),
         ("a.arrow", b"", "cannot be read as Arrow"),

@@ -138,7 +138,7 @@ class DeviceTableTest(parameterized.TestCase):
         ("user|age\na|1\n", r"no column 'user'.*try --delimiter='\|'"),
         (
             "Nutzer|Größe\na|ü\n".encode("latin-1"),
-            r"names have bytes.*try --encoding=iso-8859-1, .*'Nutzer\|Größe'",
+            r"names have bytes.*try --encoding=cp1252, .*'Nutzer\|Größe'",
         ),
         (
             "id|city\na|Tromsø\n".encode("latin-1"),
