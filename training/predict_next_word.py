@@ -9,6 +9,7 @@ import sys
 
 from absl import app
 
+from federated_hh.files import tables
 from federated_hh.options import option_flags
 from federated_hh.options.fields import REQUIRED, check, option
 from federated_hh.runtime.worker import startup
@@ -53,7 +54,8 @@ def main(argv: list[str]) -> None:
         sys.exit(2)
     for text in texts:
         for word, probability in model.suggest(text, options.num_words):
-            print(f"{text} [{word}] {probability:.2%}".lstrip())
+            line = f"{text} [{word}] {probability:.2%}".lstrip()
+            print(tables.visible(line))
 
 
 if __name__ == "__main__":

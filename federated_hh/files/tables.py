@@ -16,8 +16,8 @@ Python (`\\`, `\n`, `\r`, `\x00`, `\u2028`). These are
   (`true`), or as missing (`NA`, `null`, `nan`);
 * what starts with an apostrophe itself;
 * what starts or ends with a blank;
-* what has a control character, another line separator, a byte order mark or half a
-  surrogate pair in it.
+* what has a control character, one of the direction of text, another line separator,
+  a byte order mark or half a surrogate pair in it.
 
 So `'tis` is written `''tis` and `null` is written `'null`. Names of columns are words.
 """
@@ -45,6 +45,7 @@ _NUMBER_NAMES = {"inf", "infinity", "1.#ind", "1.#qnan"}
 _MISSING_LIKE = {"none", "null", "nan", "na", "n/a", "#na", "#n/a", "#n/a n/a"}
 _MISSING_LIKE |= {"<na>", "#null!", "#name?", "#num!", "#value!", "#ref!", "#div/0!"}
 _RESERVED = _TRUTH_LIKE | _NUMBER_NAMES | _MISSING_LIKE
+_DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ESCAPE = re.compile(r"\\(\\|n|r|t|x[0-9a-f]{2}|u[0-9a-f]{4})")
 _WHOLE = re.compile(r"-?[0-9]+")
 _NUMBER = re.compile(r"-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)")
@@ -185,12 +186,23 @@ def _escape(word: str) -> str:
     )
 
 
+def visible(text: str) -> str:
+    r"""Returns text with its controls of direction escaped, such as `\u202e`.
+
+    A word that has one would turn around what is printed behind it.
+    """
+    if text.isascii():
+        return text
+    return _DIRECTIONS.sub(lambda control: f"\\u{ord(control[0]):04x}", text)
+
+
 def _breaks(character: str) -> bool:
     if " " <= character <= "~":
         return False
     return (
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
         or character == "\ufeff"
+        or _DIRECTIONS.match(character) is not None
     )
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Self
 import jinja2
 import pandas as pd
 
-from federated_hh.files import installation
+from federated_hh.files import installation, tables
 from federated_hh.reports import page_blocks, plots
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import record as run_record
@@ -60,7 +60,7 @@ class Summary:
         lines = [self.found, *self.further, self.advice, self.privacy, self.meaning]
         lines = [line for line in lines if line]
         lines += [f"{name}: {text}" for name, text in named.items() if text]
-        return "\n".join(lines)
+        return tables.visible("\n".join(lines))
 
 
 if TYPE_CHECKING:  # imported with the first figure
@@ -352,7 +352,7 @@ def html(
         sections: Its sections from top to bottom.
         summary: The box above them.
     """
-    return _template().render(
+    shown = _template().render(
         title=title,
         subtitle=subtitle,
         summary=summary,
@@ -360,6 +360,7 @@ def html(
         has_long=any(page_blocks.has_long_table(each.blocks) for each in sections),
         sections=sections,
     )
+    return tables.visible(shown)
 
 
 @functools.cache

@@ -21,8 +21,9 @@ _SEPARATED = (
     "\ufeffa \ud800 a\udfff \u0663 \uff1d1 \U0001f600 \xa0a \u3000 1e 1e+ #REF! yes "
     "1.#IND 1.#QNAN -1.#IND"
 )
+_TURNED = ("a\u202eb", "\u200f\u05d0", "\u2066x\u2069", "\u061c")
 _WITH_BLANKS = ("", " ", "  a", "a ", " 7", "7 ", "\t7", "#N/A N/A", "a, b", "1 000")
-_HOSTILE = (*_SEPARATED.split(" "), *_WITH_BLANKS)
+_HOSTILE = (*_SEPARATED.split(" "), *_WITH_BLANKS, *_TURNED)
 _WORDS = st.one_of(
     st.sampled_from(_HOSTILE),
     st.text(st.characters(exclude_categories=()), max_size=6),
@@ -71,6 +72,15 @@ class TablesTest(parameterized.TestCase):
         # Bytes, as the house writes files: text mode may translate line ends.
         self.path.write_bytes(tables.write(table).encode())
         return self.path
+
+    def test_controls_of_direction_are_escaped(self):
+        for word in _TURNED:
+            table = pd.DataFrame({"word": [word]})
+            written = tables.write(table)
+            self.assertIn("\\u", written)
+            self.assertEqual(tables.parse(written)["word"].tolist(), [word])
+            self.assertNotEqual(tables.visible(word), word)
+        self.assertEqual(tables.visible("a\u202eb \u05d0"), "a\\u202eb \u05d0")
 
     @settings(max_examples=400, deadline=None)
     @given(table=_frames())

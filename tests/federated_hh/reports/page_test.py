@@ -200,6 +200,16 @@ class PageTest(PageTestCase):
         # Title twice, heading, text, caption of a table, column, cell, flag, trie.
         self.assertEqual(shown.text.count(_EVIL), 9)
 
+    def test_a_word_does_not_turn_the_page_around(self):
+        report = page.Page(self.directory, "T")
+        report.section("S", covered=False).text("Found a\u202eb.").tree(["a\u202eb"])
+        report.summary("Found a\u202eb.")
+        summary = report.write()
+        self.assertEqual(str(summary).splitlines()[0], "Found a\\u202eb.")
+        shown = (self.path / "report.html").read_text(encoding="utf-8")
+        self.assertNotIn("\u202e", shown)
+        self.assertEqual(shown.count("a\\u202eb"), 3)
+
     def test_a_number_stands_for_a_plot_of_one(self):
         report = page.Page(self.directory, "T")
         flat, axes = plots.single("Nothing to see", "x", "y")
