@@ -11,10 +11,11 @@ Next-word prediction, Smart Compose and rescoring while words are typed; see
 import os
 from collections.abc import Sequence
 
-from absl import flags
+from absl import flags, logging
 
 from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.options.fields import fields_of
+from federated_hh.populations.languages.words import WordOptions
 from federated_hh.populations.options.population_options import (
     LanguageOptions,
     PopulationOptions,
@@ -50,31 +51,48 @@ def _check_flags() -> None:
     _PROGRAM.check(*_OF_EVALUATION)
     options = _PROGRAM.read(EvaluationOptions)
     if options.judges == HELD_OUT:
-        _take_population(options.model)
+        _take_flags(options.model, PopulationOptions, LanguageOptions)
     elif not flags.FLAGS["population"].present:
         raise ValueError("--judges=all needs --population, the clients to evaluate on")
+    else:
+        _take_flags(options.model, WordOptions)
+        _take_words(options.model[0])
     _PROGRAM.check()
     language = _PROGRAM.population.read().language
     keyboard_layout.KeyboardLayout.of(layout.value, language)
 
 
-def _take_population(models: Sequence[str]) -> None:
-    """Adopts the population's flags from the models' run; given ones stay."""
+def _take_flags(models: Sequence[str], *options: type) -> None:
+    """Adopts the flags of options from the models' run; given ones stay."""
     from training.models import finished_runs as keyboard_runs
 
     runs = map(keyboard_runs.TrainingRun.of_model, models)
     first = keyboard_runs.who_holds_out(runs)
     if first is None:
         return
-    for field in (
-        *fields_of(PopulationOptions).values(),
-        *fields_of(LanguageOptions).values(),
-    ):
-        name = field.flag
+    names = [field.flag for each in options for field in fields_of(each).values()]
+    for name in names:
         if name not in first.flags or name not in flags.FLAGS:
             continue
         if not flags.FLAGS[name].present:
             flags.FLAGS[name].parse(first.flags[name])
+
+
+def _take_words(model: str) -> None:
+    """Adopts the options of words that a model was exported with; given ones stay."""
+    from training.keyboard import model as keyboard_model
+
+    words = keyboard_model.read(model).words
+    for name in words.changed():
+        flag, trained_with = flags.FLAGS[name], getattr(words, name)
+        if not flag.present:
+            flag.parse(trained_with)
+        elif flag.value != trained_with:
+            logging.warning(
+                "--%s=%s cuts words in another way than the model was trained with, "
+                "--%s=%s.",
+                *(name, flag.value, name, trained_with),
+            )
 
 
 def run(arguments: experiment_flags.Arguments) -> None:

@@ -8,7 +8,8 @@ import sys
 from absl.testing import absltest, parameterized
 
 from federated_hh.populations import vocabulary
-from tests import ROOT
+from federated_hh.populations.languages import words
+from tests import ROOT, forked_programs
 from training.models import exported_model, model
 
 
@@ -38,13 +39,31 @@ class EvaluateKeyboardTest(parameterized.TestCase):
 
     def test_a_model_of_no_run_has_held_nobody_out(self):
         path = pathlib.Path(self.create_tempdir().full_path) / "model"
-        words = vocabulary.Vocabulary(["a", "b"])
+        known = vocabulary.Vocabulary(["a", "b"])
         network = model.cifg_language_model(6, num_units=2, projection_size=2)
-        exported_model.export(network, network.initial_weights(1), words, 3, path)
+        exported_model.export(network, network.initial_weights(1), known, 3, path)
         message = f"error: --model={path}: none belongs to a run, .*--judges=all"
         said = self._refused((f"--model={path}",), 2, message)
         # Which takes long, of many clients.
         self.assertNotIn("Preparing", said)
+
+    def test_words_are_cut_as_the_exported_model_was_trained(self):
+        scratch = pathlib.Path(self.create_tempdir().full_path)
+        known = vocabulary.Vocabulary(["e", "mail", "no"])
+        network = model.cifg_language_model(7, num_units=2, projection_size=2)
+        options = words.WordOptions(hyphens="part")
+        of_run = network, network.initial_weights(1), known, 4, scratch / "model"
+        exported_model.export(*of_run, options)
+        (scratch / "rows.csv").write_text("user,text\na,e-mail no\nb,no e-mail\n")
+        done = forked_programs.run(
+            "evaluate_keyboard",
+            *(f"--model={scratch / 'model'}", "--judges=all"),
+            *(f"--population={scratch / 'rows.csv'}", f"--population_cache={scratch}"),
+            f"--output_dir={scratch / 'run'}",
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        flags = (scratch / "run/flags.txt").read_text().split()
+        self.assertIn("--hyphens=part", flags)
 
     def _refused(self, flags, code, message):
         """Runs the program, and returns what it says."""
