@@ -44,6 +44,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training.federated import model_average
     from training.models import exported_model
     from training.reports import central as pretraining_report
+    from training.reports import federated as federated_report
 
     prepared = pretraining.prepare(options, vocabulary, text, arguments.seed, network)
     logging.info(
@@ -78,6 +79,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             average=model_average.ModelAverage.of(options.model_average),
             may_know_held_out=prepared.first_text.may_know_held_out,
             custom_model=options.model,
+            begins=federated_report.first_words(vocabulary),
         )
 
     done = experiment.run_experiment(

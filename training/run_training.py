@@ -215,6 +215,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             noise=noise,
             may_know_held_out=first_text.may_know_held_out,
             custom_model=options.model,
+            begins=training_report.first_words(vocabulary),
         )
 
     done = experiment.run_experiment(

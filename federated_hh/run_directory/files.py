@@ -96,7 +96,9 @@ class RunFiles:
     def _advice(self) -> str:
         """Returns what to do after a failed write, by whether the run has begun."""
         # The folder is the run's, or a part's in it, or the simulator's of either.
-        if any((at / seal.RUN_FILE).exists() for at in (self.path, *self.path.parents[:2])):
+        if any(
+            (at / seal.RUN_FILE).exists() for at in (self.path, *self.path.parents[:2])
+        ):
             return "Fix this and continue with --resume"
         return "Fix this and begin the run again"
 

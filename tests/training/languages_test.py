@@ -8,7 +8,6 @@ import pathlib
 import re
 from unittest import mock
 
-import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
@@ -29,9 +28,10 @@ from federated_hh.randomness import noise_keys
 from federated_hh.rounds import run
 from federated_hh.run_directory import directory as run_directory
 from tests import ROOT, forked_programs
-from training.federated import plans, preparation
+from training.federated import held_out, plans, preparation
 from training.federated.options import TrainingOptions
 from training.keyboard import layout as layout_lib
+from training.reports import federated as training_report
 
 # Every script, layout of another geometry, and rule of spelling.
 _TWENTY = (
@@ -46,7 +46,7 @@ _TINY = {
     "batch_size": 4,
     "num_held_out_clients": 20,
     "cohort_size": 10,
-    "num_rounds": 1,
+    "num_rounds": 5,
     "noise_multiplier": 1e-3,
     "clip_norm": 1.0,
     "client_learning_rate": 1.0,
@@ -70,7 +70,7 @@ class LanguagesTest(parameterized.TestCase):
             self.addCleanup(cached.cache_clear)
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
 
-    def _run(self, algorithm, name):
+    def _run(self, algorithm, name, observers=()):
         made = run_directory.RunDirectory.create(
             self.scratch / name,
             program=name,
@@ -79,7 +79,8 @@ class LanguagesTest(parameterized.TestCase):
             noise_key=noise_keys.NoiseKey.of_seed(1),
         )
         with made:
-            return run.run(algorithm, made, seed=1).states[0]
+            done = run.run(algorithm, made, seed=1, observers=observers)
+            return done.states[0], made.metrics()
 
     @parameterized.parameters(*_TWENTY)
     def test_words_of_the_language(self, code):
@@ -101,22 +102,22 @@ class LanguagesTest(parameterized.TestCase):
             parameters.parameters_for(clients.num_clients),
             selection.WordSelection.MOST_FREQUENT,
         )
-        state = self._run(triehh.TrieHH(clients, plan, alphabet), "triehh")
+        state, _ = self._run(triehh.TrieHH(clients, plan, alphabet), "triehh")
         found = [word.text for word in state.trie.words()]
         self.assertNotEmpty(found)
         self.assertContainsSubset(found, listed)
 
         reports = LdpTrieHHOptions(
-            epsilon=math.inf,
+            epsilon=10,  # with which 4,000 clients suffice for words of three letters
             cohort_size=1000,
             max_depth=3,
             max_prefixes=100,
             contribution_bound=10,
         )
         algorithm = ldp_triehh.LdpTrieHH(clients, reports.parameters(), alphabet)
-        state = self._run(algorithm, "ldp_triehh")
+        state, _ = self._run(algorithm, "ldp_triehh")
         found = [word.text for word in state.found]
-        self.assertNotEmpty(found)
+        self.assertGreaterEqual(len(found), 5)
         self.assertContainsSubset(found, listed)
 
         words = vocabulary.Vocabulary.of_language(50, code)
@@ -134,9 +135,29 @@ class LanguagesTest(parameterized.TestCase):
         prepared = preparation.prepare(training, words, text, 1)
         size = prepared.network.num_parameters()
         plan = plans.plan(training, len(prepared.clients.training), size)
-        state = self._run(prepared.algorithm(plan, training.optimizer()), "training")
-        for weights in state.model.values():
-            self.assertTrue(np.all(np.isfinite(weights)))
+        evaluation = held_out.Evaluation(prepared.rounds, prepared.clients.held_out)
+        algorithm = prepared.algorithm(plan, training.optimizer())
+        _, metrics = self._run(algorithm, "training", [evaluation])
+        # An untrained model gives all tokens the same probability.
+        self.assertLess(
+            metrics["held_out_loss"].iloc[-1], math.log(words.num_tokens) - 0.5
+        )
+
+
+class VocabularyTest(absltest.TestCase):
+    def test_capitals_need_a_vocabulary_with_capitals(self):
+        options = TrainingOptions(**_TINY)
+        with self.assertRaisesRegex(ValueError, "--case=keep: .*--vocabulary=text:"):
+            options.read_vocabulary(population_options.PopulationOptions(case="keep"))
+
+    def test_a_command_begins_with_words_of_the_vocabulary(self):
+        for words, expected in (
+            (["are", "how"], '"how are"'),
+            (["और", "how"], "'और'"),
+            (["$(x)"], "'$(x)'"),
+        ):
+            begins = training_report.first_words(vocabulary.Vocabulary(words))
+            self.assertEqual(begins, expected)
 
 
 class DemosTest(parameterized.TestCase):

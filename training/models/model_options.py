@@ -127,6 +127,12 @@ class ModelOptions:
         """
         from training.models import model_vocabularies
 
+        if self.vocabulary is None and population.case == "keep":
+            raise ValueError(
+                "--case=keep: the built-in vocabularies have no capitals, so each "
+                "capitalised word would be unknown; give --vocabulary=text:FILE, which "
+                "counts one on public text, or a file of words"
+            )
         words, public_data = model_vocabularies.read(
             self.vocabulary, self.vocabulary_size, population
         )

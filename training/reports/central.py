@@ -21,6 +21,7 @@ def write(
     average: model_average.ModelAverage | None = None,
     may_know_held_out: bool = False,
     custom_model: str | None = None,
+    begins: str = "",
 ) -> page.Summary:
     """Writes the statement that nothing is guaranteed, the plots, and `report.html`.
 
@@ -32,7 +33,8 @@ def write(
         batch_size: Sentences of a step.
         average: The average of models that it is; None for the last one.
         may_know_held_out: See `training_report.write`.
-        custom_model: Likewise.
+        custom_model: See `training_report.write`.
+        begins: See `training_report.write`.
 
     Returns:
         The run's summary.
@@ -42,7 +44,7 @@ def write(
     report = page.Page(directory, "Central training")
     report.summary(
         training_report.how_good(last, baselines),
-        next_command=training_report.next_command(custom_model),
+        next_command=training_report.next_command(begins, custom_model),
     )
     model = report.section("Scores on held-out clients", covered=False)
     model.text(

@@ -1,11 +1,13 @@
 """The report of a training run: plots, statements, one page."""
 
 import dataclasses
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.reports import page, plots
 from federated_hh.rounds import masked_sums
@@ -49,16 +51,6 @@ def with_public_data(
     )
 
 
-def next_command(custom_model: str | None) -> str:
-    """Returns the command that types with a run's model.
-
-    Args:
-        custom_model: See `write`.
-    """
-    consent = f"--custom_models={custom_model} " if custom_model else ""
-    return f'training.predict_next_word --model={{run}} {consent}"how are"'
-
-
 def write(
     directory: run_directory.RunDirectory,
     realised: statement_lib.PrivacyStatement,
@@ -69,6 +61,7 @@ def write(
     noise: sizing.NoiseCheck | None = None,
     may_know_held_out: bool = False,
     custom_model: str | None = None,
+    begins: str = "",
 ) -> page.Summary:
     """Writes the statements, the plots, and `report.html`.
 
@@ -84,6 +77,7 @@ def write(
         may_know_held_out: Whether the model that training began with may have learned
             from any of the run's clients.
         custom_model: The model's function as `module:function`; None for the default.
+        begins: See `next_command`.
 
     Returns:
         The run's summary.
@@ -93,7 +87,7 @@ def write(
     report.summary(
         how_good(metrics.iloc[-1], baselines),
         advice=advice(metrics.iloc[-1], baselines, noise),
-        next_command=next_command(custom_model),
+        next_command=next_command(begins, custom_model),
     )
     model = report.section("Scores on held-out clients", covered=False)
     if average is not None:
@@ -128,6 +122,24 @@ def write(
     )
     report.how_it_was_made()
     return report.write()
+
+
+def next_command(begins: str, custom_model: str | None) -> str:
+    """Returns the command that asks a run's model for a next word.
+
+    Args:
+        begins: Public words that a text may begin with, from `first_words`.
+        custom_model: The model's function as `module:function`; None for the default.
+    """
+    consent = f" --custom_models={custom_model}" if custom_model else ""
+    return f"training.predict_next_word --model={{run}}{consent} {begins}".rstrip()
+
+
+def first_words(vocabulary: vocabulary_lib.Vocabulary) -> str:
+    """Returns words of a vocabulary that a text may begin with, for a shell."""
+    if {"how", "are"} <= set(vocabulary.words):
+        return '"how are"'
+    return shlex.quote(vocabulary.words[0])
 
 
 def advice(
