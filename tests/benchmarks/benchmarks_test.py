@@ -52,6 +52,11 @@ class BenchmarksTest(parameterized.TestCase):
             "--results_dir=results",
             "the same sum",
         ),
+        (
+            "reading",
+            "--num_rows=500 --num_users=50 --num_repeats=1 --results_dir=results",
+            "plain Python",
+        ),
         ("noise", "--parameters=1000 --rounds=1", "BLT, 2 buffers"),
         (
             "secure_sum",
