@@ -1,4 +1,4 @@
-"""Measures reading users' text from CSV: ours, pandas, and a loop in plain Python.
+"""Measures reading users' text from CSV and Parquet: ours, pandas, and a loop in plain Python.
 
     scripts/run benchmarks.reading
 
@@ -105,7 +105,13 @@ def ours(path: str) -> int:
     return population.prepare(options, f"{path}.{os.getpid()}").num_entries
 
 
-_WAYS = {"ours": ours, "pandas": with_pandas, "plain Python": plain_python}
+_OF_PARQUET = "ours, Parquet"
+_WAYS = {
+    "ours": ours,
+    _OF_PARQUET: ours,
+    "pandas": with_pandas,
+    "plain Python": plain_python,
+}
 
 
 def _turn(way: str, path: pathlib.Path) -> dict[str, float]:
@@ -136,15 +142,21 @@ def costs(way: str, path: str) -> tuple[int, float, float]:
 def measure(options: Options, run: harness.Run) -> None:
     """Measures the ways of reading, turn by turn."""
     import pandas as pd
+    from pyarrow import csv as pa_csv
+    from pyarrow import parquet as pa_parquet
 
     path = pathlib.Path(run.scratch) / "posts.csv"
     if options.file:
         path.symlink_to(pathlib.Path(options.file).absolute())
     else:
         write_posts(path, options.num_rows, options.num_users)
+    parquet = path.with_suffix(".parquet")
+    lines = pa_csv.ParseOptions(newlines_in_values=True)
+    pa_parquet.write_table(pa_csv.read_csv(path, parse_options=lines), parquet)
     run.about["data"] = f"{path.stat().st_size / 1e6:.1f} MB of CSV"
     turns = [
-        {way: _turn(way, path) for way in _WAYS} for _ in range(options.num_repeats)
+        {way: _turn(way, parquet if way == _OF_PARQUET else path) for way in _WAYS}
+        for _ in range(options.num_repeats)
     ]
     rows = []
     for way in _WAYS:
