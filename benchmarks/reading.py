@@ -1,4 +1,4 @@
-"""Measures reading users' text from CSV and Parquet: ours, pandas, and a loop in plain Python.
+"""Measures reading users' text: ours, pandas, and a loop in plain Python.
 
     scripts/run benchmarks.reading
 
