@@ -229,13 +229,14 @@ def run_program(
     except BaseException as error:  # custom code may even raise SystemExit
         run_directory.RunDirectory.give_back(made)
         # An error of this code is a fault, whose traceback is needed to mend it.
-        if (told := _lines_of(error)) is None or logging.vlog_is_on(1):
+        if (lines := _lines_of(error)) is None or logging.vlog_is_on(1):
             raise
-        for line in told:
+        for line in lines:
             print(f"error: {line}", file=sys.stderr)
         begun = checked and os.path.exists(os.path.join(output_dir or "", "run.json"))
         is_of_use = not checked or isinstance(error, ValueError | flags.Error)
-        is_wrong_use = not begun and (is_of_use or custom_parts.failure(error))
+        is_custom = custom_parts.failure(error) is not None
+        is_wrong_use = not begun and (is_of_use or is_custom)
         code = installation.WRONG_USE if is_wrong_use else installation.FAILED
         if isinstance(error, SystemExit):
             sys.exit(code)
