@@ -255,7 +255,7 @@ def folder_of(path: str | os.PathLike[str]) -> pathlib.Path | None:
     """Returns the folder of an exported model; None if there is none.
 
     Args:
-        path: That folder, or the directory of its run.
+        path: The folder, or the directory of its run.
     """
     path = pathlib.Path(path).expanduser()
     for folder in (path, path / _FOLDER):
