@@ -101,7 +101,12 @@ def get(code: str) -> Language:
     """
     language = _all().get(code)
     if language is None or language.refused:
-        why = f"{language.name} {language.refused}" if language else "is not a language"
+        why = "is not a language"
+        if language is not None:
+            why = (
+                f"{language.name} {language.refused}; for your own text leave it out, "
+                "and give --segmenter=icu and --alphabet or --vocabulary=text:FILE"
+            )
         raise ValueError(f"{why}; it has to be one of {', '.join(codes())}")
     return language
 
