@@ -6,7 +6,6 @@ read again, and an interrupted one is resumed.
 
 import dataclasses
 import functools
-import json
 import math
 import os
 import pathlib
@@ -24,6 +23,7 @@ from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.reports import plots
 from federated_hh.run_directory import directory as run_directory
+from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 from studies import study
 from training.federated import plans
@@ -262,7 +262,7 @@ def check_same_data(paths: Sequence[pathlib.Path]) -> None:
 
 
 def _facts(path: pathlib.Path) -> dict[str, Any]:
-    return json.loads((path / run_record.FACTS_FILE).read_text())
+    return run_files.read_json(path / run_record.FACTS_FILE)
 
 
 def is_complete(path: pathlib.Path) -> bool:
@@ -286,7 +286,7 @@ def read_baselines(path: pathlib.Path) -> pd.DataFrame:
 
 def read_privacy(path: pathlib.Path) -> dict[str, Any]:
     """Returns the privacy statement of a finished run, as realised."""
-    return json.loads((path / "privacy.json").read_text())
+    return run_files.read_json(path / run_record.STATEMENT_FILE)
 
 
 def read_shared_text(path: pathlib.Path) -> dict[str, Any] | None:

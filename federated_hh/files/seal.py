@@ -17,6 +17,8 @@ from typing import Any
 
 from absl import logging
 
+from federated_hh.files import json_files
+
 FILE = "seal.json"
 FILES = (FILE, "simulator/seal.json")
 REPORT_FILE = "report.html"  # it shows ground truth
@@ -30,6 +32,14 @@ _UNSEALED = frozenset(["secret", "simulator/tensorboard", *FILES])
 _READ = (".csv", ".json")
 # States of checkpoints may be deleted: they are large.
 _OPTIONAL = ".npz"
+_FILES: json_files.Schema = {
+    "type": "object",
+    "minProperties": 1,
+    "additionalProperties": json_files.SHA256,
+}
+_SCHEMA = json_files.object_of(
+    {"schema_version": {"const": 1}, "files": _FILES, "hmac": json_files.SHA256}
+)
 _REMEDY = "Restore the file as the run wrote it, or run it again"
 
 
@@ -113,14 +123,12 @@ def _check_seal(root: pathlib.Path, seal: str, run: Mapping[str, Any]) -> set[st
     """Checks the files of a seal; returns their names."""
     path = root / seal
     try:
-        value = json.loads(path.read_bytes())
-        files, given = dict(value["files"]), value["hmac"].encode()
-        if seal == FILE and RUN_FILE not in files:
-            raise ValueError
+        value = json_files.parse(path.read_bytes(), _SCHEMA)
     except OSError as error:
         raise SealError(f"{path} cannot be read: {error.strerror}. {_REMEDY}") from None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise SealError(f"{path} is damaged: it is no seal. {_REMEDY}") from None
+    except json_files.JsonError as error:
+        raise SealError(f"{path} is damaged: {error}. {_REMEDY}") from None
+    files, given = value["files"], value["hmac"].encode()
     key = _key_of(root, run)
     if key and not hmac.compare_digest(mac(key, seal, files).encode(), given):
         raise SealError(

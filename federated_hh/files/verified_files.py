@@ -9,7 +9,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import re
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +17,8 @@ from typing import Any
 
 from absl import logging
 
+from federated_hh.files import json_files
+
 NOTE_FILE = ".verified.json"
 _CHUNK_BYTES = 8 << 20
 _MAX_THREADS = 4  # more than that read no faster from a disk
@@ -25,7 +26,7 @@ _LARGE_BYTES = 1 << 30
 # A file system's clock is coarse: a file that was changed within this time may change
 # once more without another time of change.
 _SETTLED_NS = 2_000_000_000
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_WRITTEN = json_files.object_of({"size": json_files.SIZE, "sha256": json_files.SHA256})
 
 
 class PopulationError(OSError, ValueError):
@@ -59,26 +60,13 @@ class WrittenFile:
         Raises:
             ValueError: If it gave no such thing.
         """
-        if (
-            not isinstance(value, dict)
-            or value.keys() != {"size", "sha256"}
-            or not is_whole(value["size"])
-            or not isinstance(value["sha256"], str)
-            or not _SHA256.fullmatch(value["sha256"])
-        ):
-            raise ValueError(f"{shortened(value)} is not a file's size and SHA-256")
+        json_files.check(value, _WRITTEN)
         return cls(**value)
 
 
 def is_whole(value: Any) -> bool:
     """Returns whether a value is a whole number, at least 0 and below 2**63."""
     return type(value) is int and 0 <= value < 2**63
-
-
-def shortened(value: Any) -> str:
-    """Returns a value's text for a message, at most 60 characters of it."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 # Files found intact by this process, by directory.
@@ -241,11 +229,10 @@ def _error_of(check: ContentCheck, chunk: memoryview) -> str | None:
 def _read_notes(directory: str) -> dict[str, Any]:
     """Returns the notes on files found whole; none if they cannot be read."""
     try:
-        with open(os.path.join(directory, NOTE_FILE), encoding="utf-8") as file:
-            notes = json.load(file)
-    except (OSError, ValueError, RecursionError):
+        with open(os.path.join(directory, NOTE_FILE), "rb") as file:
+            return json_files.parse(file.read(), json_files.OBJECT)
+    except (OSError, ValueError):
         return {}
-    return notes if isinstance(notes, dict) else {}
 
 
 def _write_notes(directory: str, notes: Mapping[str, Any]) -> None:

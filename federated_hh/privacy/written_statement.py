@@ -1,19 +1,17 @@
 """Privacy statements read back from their JSON."""
 
-import dataclasses
-import json
 import math
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
+from federated_hh.files import json_files
 from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.realised import Realised
-from federated_hh.privacy.statement import (
-    LATER_FIELDS,
-    SCHEMA_VERSION,
-    PrivacyStatement,
-)
+from federated_hh.privacy.statement import SCHEMA_VERSION, PrivacyStatement
 from federated_hh.privacy.voting_rounds import VotingRounds
+
+_SCHEMA_FILE = pathlib.Path(__file__).with_name("statement.schema.json")
 
 
 def read(text: str) -> PrivacyStatement:
@@ -29,9 +27,7 @@ def read(text: str) -> PrivacyStatement:
         ValueError: The text is not a JSON object, has another schema version, or a
             field is missing, unknown or out of range; the message names it.
     """
-    fields = json.loads(text)
-    if not isinstance(fields, dict):
-        raise ValueError("a privacy statement has to be a JSON object")
+    fields = json_files.parse(text, json_files.OBJECT)
     version = fields.get("schema_version")
     if version != SCHEMA_VERSION:
         raise ValueError(
@@ -39,33 +35,23 @@ def read(text: str) -> PrivacyStatement:
             "release. The statement belongs to another release; make it again from "
             "its run's flags"
         )
-    _check_names(
-        PrivacyStatement, fields, "the statement", "basis", "unit", "definitions"
-    )
+    json_files.check(fields, json_files.schema_of(_SCHEMA_FILE))
     basis, definitions = fields.pop("basis"), fields.pop("definitions")
-    _take_adjacency(fields, "the statement")
-    guarantees = fields["guarantees"]
-    if not isinstance(guarantees, list):
-        raise ValueError(f"guarantees is {guarantees!r}; it has to be a list")
-    for index, guarantee in enumerate(guarantees):
-        where = f"guarantees[{index}]"
-        if not isinstance(guarantee, dict):
-            raise ValueError(f"{where} is {guarantee!r}; it has to be an object")
-        _check_names(Guarantee, guarantee, where, "unit")
-        _take_adjacency(guarantee, where)
-        if isinstance(guarantee.get("voting"), dict):
-            _check_names(VotingRounds, guarantee["voting"], f"voting of {where}")
+    by_name = {adjacency.value: adjacency for adjacency in Adjacency}
+    for holder in (fields, *fields["guarantees"]):
+        holder["adjacency"] = by_name[holder["adjacency"]]
+        del holder["unit"]  # it follows
+    for guarantee in fields["guarantees"]:
+        if guarantee.get("voting") is not None:
             guarantee["voting"] = VotingRounds(**guarantee["voting"])
     fields["guarantees"] = [
         Guarantee(**_with_infinities(guarantee, ("epsilon", "rho")))
-        for guarantee in guarantees
+        for guarantee in fields["guarantees"]
     ]
-    if isinstance(fields["realised"], dict):
-        _check_names(Realised, fields["realised"], "realised")
+    if fields["realised"] is not None:
         fields["realised"] = Realised(**fields["realised"])
-    if isinstance(fields["parameters"], dict):
-        parameters = fields["parameters"]
-        fields["parameters"] = _with_infinities(parameters, parameters)
+    parameters = fields["parameters"]
+    fields["parameters"] = _with_infinities(parameters, parameters)
     made = PrivacyStatement(**fields)
     if basis != made.basis:
         raise ValueError(
@@ -74,26 +60,11 @@ def read(text: str) -> PrivacyStatement:
         )
     # Releases word them differently; the names decide.
     names = made.definitions.keys()
-    if not isinstance(definitions, dict) or definitions.keys() != names:
+    if definitions.keys() != names:
         raise ValueError(
             f"definitions is {definitions!r}; it must define {', '.join(names)}"
         )
     return made
-
-
-def _take_adjacency(fields: dict[str, Any], where: str) -> None:
-    """Makes a field a member, and takes away the unit that follows from it."""
-    by_name = {adjacency.value: adjacency for adjacency in Adjacency}
-    name = fields["adjacency"]
-    if name not in by_name:
-        raise ValueError(
-            f"adjacency of {where} is {name!r}; it has to be one of "
-            f"{', '.join(by_name)}"
-        )
-    fields["adjacency"] = by_name[name]
-    unit, expected = fields.pop("unit"), fields["adjacency"].unit.value
-    if unit != expected:
-        raise ValueError(f"unit of {where} is {unit!r}; it has to be {expected!r}")
 
 
 def _with_infinities(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
@@ -101,13 +72,3 @@ def _with_infinities(fields: Mapping[str, Any], names: Any) -> dict[str, Any]:
         name: math.inf if value == "inf" and name in names else value
         for name, value in fields.items()
     }
-
-
-def _check_names(kind: type, fields: Mapping[str, Any], where: str, *more: str):
-    expected = {*more, *(field.name for field in dataclasses.fields(kind))}
-    for problem, names in (
-        ("is missing", expected - fields.keys() - LATER_FIELDS.keys()),
-        ("is unknown", fields.keys() - expected),
-    ):
-        for name in sorted(names):
-            raise ValueError(f"field {name} of {where} {problem}")

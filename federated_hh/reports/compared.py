@@ -1,7 +1,6 @@
 """Comparison of finished runs: results, the better run, its guarantee."""
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,15 +8,21 @@ from typing import Any
 import pandas as pd
 from scipy import stats
 
-from federated_hh.files import seal, tables
+from federated_hh.files import json_files, seal, tables
 from federated_hh.options import fields
 from federated_hh.populations.options import population_options
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy import written_statement
 from federated_hh.reports import metric_labels, page
+from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 
 METRICS_FILE = "simulator/metrics.csv"
+_SUMMARY = {
+    "type": "object",
+    "required": ["found"],
+    "properties": {"found": json_files.TEXT},
+}
 _CONFIDENCE = 0.95
 # Flags that make a population, besides those of `PopulationOptions`.
 _POPULATION_FLAGS = frozenset(["table", "num_tokens", "vocabulary_size"])
@@ -133,12 +138,11 @@ class Compared:
         found, statement, metrics = "", None, pd.DataFrame({"round": []})
         summary = directory / "simulator" / page.SUMMARY_FILE
         if summary.exists():
-            found = json.loads(summary.read_text())["found"]
+            found = run_files.read_json(summary, _SUMMARY)["found"]
         stated = directory / "privacy.json"
         if stated.exists():
             try:
-                text = stated.read_text()
-                statement = written_statement.read(text)
+                statement = written_statement.read(stated.read_text("utf-8"))
             except ValueError as error:
                 raise ValueError(f"{stated}: {error}") from None
         rounds = directory / METRICS_FILE
@@ -146,7 +150,7 @@ class Compared:
             metrics = tables.read(rounds)
         facts = {}
         if (directory / run_record.FACTS_FILE).exists():
-            facts = json.loads((directory / run_record.FACTS_FILE).read_text())
+            facts = run_files.read_json(directory / run_record.FACTS_FILE)
         measures = {}
         if record["status"] == "complete":
             measures = _measures_of(directory, metrics)

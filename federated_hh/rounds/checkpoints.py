@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from federated_hh.files import json_files
 from federated_hh.randomness import identities
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
@@ -214,7 +215,8 @@ def read(
                 raise ValueError("its SHA-256 is not the recorded one")
             file.seek(0)
             with np.load(file, allow_pickle=False) as entries:
-                tree = json.loads(entries[_TREE].tobytes())
+                text = entries[_TREE].tobytes()
+                tree = json_files.parse(text, is_finite=False)
                 paths = [path for path in entries if path != _TREE]
                 return tree, {path: keep(path, entries[path]) for path in paths}
     except (ValueError, KeyError, zipfile.BadZipFile) as error:

@@ -9,12 +9,30 @@ import hashlib
 import json
 import os
 
-from federated_hh.files import atomic_files
+from federated_hh.files import atomic_files, json_files
 from federated_hh.privacy import realised
 from federated_hh.run_directory import files as run_files
 
 FILE = "rounds.jsonl"
 _FAILED = "failed_sums.json"
+_ROUND = json_files.object_of(
+    {
+        "repeat": json_files.SIZE,
+        "number": json_files.SIZE,
+        "clients": json_files.SIZE,
+        "cohort": json_files.SHA256,
+        "code": json_files.TEXT,
+        "facts": {
+            "type": "object",
+            "additionalProperties": {"type": ["number", "string", "boolean"]},
+        },
+    }
+)
+_COUNTS = {
+    "type": "object",
+    "propertyNames": {"pattern": "^[0-9]+:[0-9]+$"},
+    "additionalProperties": {"type": "integer", "minimum": 1, "maximum": 2**31},
+}
 
 
 class RecordError(run_files.RunDirectoryError):
@@ -49,7 +67,8 @@ class RoundRecord:
             os.truncate(self.path, len(whole))
         try:
             self._ahead = [
-                realised.Round(**json.loads(line)) for line in whole.splitlines()
+                realised.Round(**json_files.parse(line, _ROUND, is_finite=False))
+                for line in whole.splitlines()
             ]
         except (ValueError, TypeError) as error:
             raise self._damaged(str(error)) from error
@@ -163,7 +182,7 @@ class FailedSums:
         self._folder = folder
         self._failed: dict[str, int] = {}
         if (folder.path / _FAILED).exists():
-            self._failed = run_files.read_json(folder.path / _FAILED)
+            self._failed = run_files.read_json(folder.path / _FAILED, _COUNTS)
 
     def count(self, repeat: int, number: int) -> int:
         """Returns the number of failed attempts at a round.

@@ -30,7 +30,7 @@ from typing import Any, Protocol, Self
 import pandas as pd
 from absl import logging
 
-from federated_hh.files import seal, software
+from federated_hh.files import json_files, seal, software
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
@@ -43,6 +43,11 @@ _TENSORBOARD_DIR = "tensorboard"
 _SIMULATOR_DIR = "simulator"
 _SECRET_DIR = "secret"
 CHECKPOINT_FILE = f"{_SIMULATOR_DIR}/{_CHECKPOINT_FILE}"
+_HEAD = json_files.object_of({"run": json_files.TEXT, "sha256": json_files.SHA256})
+_ROW = {"type": "array", "minItems": 3, "maxItems": 3}
+_CHECKPOINT = json_files.object_of(
+    {"state": {}, "metrics": {"type": "array", "items": _ROW}}
+)
 _README = (
     "The simulator's knowledge: exact counts, ground truth, scores, checkpoints, the "
     "data's fingerprint. No guarantee covers it: if the data are real, do not share "
@@ -430,20 +435,13 @@ def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
     """
     head, _, body = run_files.read_bytes(file).partition(b"\n")
     body = body.removesuffix(b"\n")
-    envelope = run_files.parse_json(file, head)
-    try:
-        run, digest = envelope["run"], envelope["sha256"]
-    except (KeyError, TypeError) as error:
-        raise RunDirectoryError(
-            f"{file} is damaged: it does not start with a checkpoint's header. "
-            "Restore it, or begin a new run"
-        ) from error
-    if digest != hashlib.sha256(body).hexdigest():
+    envelope = run_files.parse_json(file, head, _HEAD)
+    if envelope["sha256"] != hashlib.sha256(body).hexdigest():
         raise RunDirectoryError(
             f"{file} is damaged: its SHA-256 is not the recorded one. Restore it, or "
             "begin a new run"
         )
-    return run, run_files.parse_json(file, body)
+    return envelope["run"], run_files.parse_json(file, body, _CHECKPOINT)
 
 
 def _warn_of_other_versions(run: run_record.Run) -> None:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 import pandas as pd
 
-from federated_hh.files import atomic_files, plain_files, seal, tables
+from federated_hh.files import atomic_files, json_files, plain_files, seal, tables
 
 _POINT = ("repeat", "round")  # coordinates of a point, which have no curves
 
@@ -146,27 +146,30 @@ def reading(path: str | os.PathLike[str]) -> Iterator[io.BufferedReader]:
         ) from error
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
+def read_json(
+    path: str | os.PathLike[str], schema: json_files.Schema = json_files.OBJECT
+) -> Any:
     """Returns the contents of a run's JSON file.
 
-    Raises:
-        RunDirectoryError: If it cannot be read, or is not JSON.
-    """
-    return parse_json(path, read_bytes(path))
-
-
-def parse_json(path: str | os.PathLike[str], contents: bytes) -> Any:
-    """Returns the value of JSON text that was read from a file.
+    Args:
+        path: The file.
+        schema: Its schema; metrics may be no finite numbers.
 
     Raises:
-        RunDirectoryError: If it is not JSON; the message names the file.
+        RunDirectoryError: If it cannot be read, or is not of the schema.
     """
+    return parse_json(path, read_bytes(path), schema)
+
+
+def parse_json(
+    path: str | os.PathLike[str], contents: bytes, schema: json_files.Schema
+) -> Any:
+    """Returns the value of JSON text that was read from a file; see `read_json`."""
     try:
-        return json.loads(contents)
-    except (ValueError, RecursionError) as error:
+        return json_files.parse(contents, schema, is_finite=False)
+    except json_files.JsonError as error:
         raise RunDirectoryError(
-            f"{path} is damaged, it is not valid JSON: {error}. Restore it, or begin "
-            "a new run"
+            f"{path} is damaged: {error}. Restore it, or begin a new run"
         ) from error
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from federated_hh.files import seal, software
+from federated_hh.files import json_files, seal, software
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import files as run_files
 
@@ -25,18 +25,7 @@ KEY_FILE = "secret/noise_key"
 _SCHEMA_VERSIONS = (4, 5)
 # Fields that change when a run completes.
 _LATER = {"status", "finished", "privacy_sha256", "record_hmac"}
-_FIELDS = {
-    "program",
-    "status",
-    "started",
-    "flags",
-    "flags_sha256",
-    "packages",
-    "version",
-    "sources",
-    "noise_key",
-    "facts",
-}
+_SCHEMA_FILE = pathlib.Path(__file__).with_name("run.schema.json")
 
 Run = dict[str, Any]
 
@@ -93,18 +82,18 @@ def read(path: str | os.PathLike[str]) -> Run:
             f"--output_dir={path} holds no run: no {RUN_FILE}"
         )
     run = run_files.read_json(file)
-    found = run.get("schema_version") if isinstance(run, dict) else None
+    found = run.get("schema_version")
     if found not in _SCHEMA_VERSIONS:
         raise run_files.RunDirectoryError(
             f"{file}: schema_version is {found!r}, this program reads "
             f"{_SCHEMA_VERSIONS[-1]}. Give a run of this program and version"
         )
-    fields = _FIELDS if found == 4 else _FIELDS | {"record_hmac"}
-    missing = fields - run.keys()
-    if missing:
+    try:
+        json_files.check(run, json_files.schema_of(_SCHEMA_FILE))
+    except json_files.JsonError as error:
         raise run_files.RunDirectoryError(
-            f"{file} is damaged: it lacks {', '.join(sorted(missing))}"
-        )
+            f"{file} is damaged: {error}. Restore it, or begin a new run"
+        ) from error
     if _digest(run["flags"]) != run["flags_sha256"]:
         raise run_files.RunDirectoryError(
             f"{file}: its flags changed after the run began, and clients have already "
@@ -197,10 +186,7 @@ def check_same(
         )
     file = path / FACTS_FILE
     began = run_files.read_json(file)
-    if (
-        not isinstance(began, dict)
-        or _digest_of_facts(began, noise_key) != run["facts"]
-    ):
+    if _digest_of_facts(began, noise_key) != run["facts"]:
         raise run_files.RunDirectoryError(
             f"{file} changed after the run began; restore it, or begin a new run"
         )

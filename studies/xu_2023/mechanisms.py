@@ -6,7 +6,6 @@ smaller report goal and fewer rounds. Each setting is a run of
 """
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from federated_hh.options import fields as options_lib
 from federated_hh.options.fields import REQUIRED, option
 from federated_hh.privacy import rounding
 from federated_hh.reports import plots
+from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 from studies import data_parts, pages, study, study_options, training_runs
 from studies.training_runs import Setting
@@ -189,7 +189,7 @@ def describe(paths: Mapping[Setting, pathlib.Path]) -> list[str]:
     for path in paths.values():
         run = run_record.read(path)
         flags = [flag for flag in run["flags"] if not flag.startswith(_DIFFERENT)]
-        data = json.loads((path / run_record.FACTS_FILE).read_text())
+        data = run_files.read_json(path / run_record.FACTS_FILE)
         facts.append((data["population"], " ".join(flags)))
     if len(set(facts)) > 1:
         raise ValueError(

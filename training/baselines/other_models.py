@@ -1,11 +1,11 @@
 """Models of other runs, evaluated on this run's held-out clients."""
 
-import json
 import pathlib
 from collections.abc import Sequence
 
 import tensorflow as tf
 
+from federated_hh.files import json_files
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text
 from federated_hh.privacy import rounding
@@ -22,6 +22,19 @@ from training.text import examples, windows
 
 _MODEL = "model"  # of a run's directory
 _STATEMENT = "privacy.json"  # likewise
+_GUARANTEE = {
+    "type": "object",
+    "required": ["epsilon", "delta"],
+    "properties": {
+        "epsilon": {"oneOf": [{"type": "number"}, {"const": "inf"}]},
+        "delta": {"type": "number"},
+    },
+}
+_GUARANTEES = {
+    "type": "object",
+    "required": ["guarantees"],
+    "properties": {"guarantees": {"type": "array", "items": _GUARANTEE}},
+}
 
 
 def evaluated(
@@ -172,13 +185,13 @@ def _scores(
 def _stated(folder: pathlib.Path) -> str:
     """Returns the guarantee of a model's run, for its training clients."""
     try:
-        statement = json.loads((folder.parent / _STATEMENT).read_text())
-        guarantees = statement["guarantees"]
-    except (OSError, ValueError, KeyError):
+        text = (folder.parent / _STATEMENT).read_text("utf-8")
+        guarantees = json_files.parse(text, _GUARANTEES)["guarantees"]
+    except (OSError, ValueError):
         return "nothing is known of a guarantee of its training"
     if not guarantees:
         return "its training had no guarantee"
-    epsilon, delta = (guarantees[0][name] for name in ("epsilon", "delta"))
+    epsilon, delta = (float(guarantees[0][name]) for name in ("epsilon", "delta"))
     kind = "" if guarantees[0].get("is_upper_bound") else ", an estimate"
     shown = rounding.rounded_up_to(epsilon, 2)
     return f"its training had epsilon {shown} at delta {delta:g}{kind}"

@@ -94,7 +94,9 @@ def read(path: str | os.PathLike[str]) -> InitialModel:
 
 def _read_checkpoint(path: pathlib.Path) -> InitialModel:
     try:
-        facts = run_files.read_json(path / run_record.FACTS_FILE)
+        facts = run_files.read_json(
+            path / run_record.FACTS_FILE, model_vocabularies.FACTS
+        )
         arrays = checkpoints.last_arrays(path)
         weights = _below(_AVERAGE, arrays) or _below(_LAST, arrays)
         if not weights:

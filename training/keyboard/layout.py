@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from federated_hh.files import plain_files
+from federated_hh.files import json_files, plain_files
 from federated_hh.populations.languages import hangul, languages
 
 # A position beyond this, or key distances this many times larger or smaller than a
@@ -117,17 +117,13 @@ class KeyboardLayout:
         """
         shape = 'it has to be JSON such as {"q": [0, 0], "a": [0.5, 1]}'
         try:
-            pairs = json.loads(
-                plain_files.read_text(path, "utf-8"), object_pairs_hook=_unique
-            )
+            pairs = json_files.parse(plain_files.read(path), json_files.OBJECT)
         except OSError as error:
             raise ValueError(
                 f"layout is {path}, which cannot be read: {error.strerror}; {shape}."
             ) from error
-        except (ValueError, RecursionError) as error:
+        except json_files.JsonError as error:
             raise ValueError(f"layout is {path}; {shape} ({error}).") from error
-        if not isinstance(pairs, dict):
-            raise ValueError(f"layout is {path}; {shape}.")
         layout = cls(str(path), pairs)
         layout._check_unit()
         return layout
@@ -244,13 +240,3 @@ def _point(name: str, character: str, center: Any) -> tuple[float, float]:
             f"numbers, x and y, in key widths, at most {_FARTHEST:,}."
         )
     return float(center[0]), float(center[1])
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns a JSON object whose names are different."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} is a duplicate; keys have to differ")
-    return found

@@ -360,7 +360,7 @@ def _read_variables(path: pathlib.Path) -> _Variables:
         found = _Variables(
             weights,
             vocabulary and vocabulary.decode(),
-            words_lib.WordOptions.of(json.loads(words)) if words else words_lib.DEFAULT,
+            _word_options(words),
             read("probe", tf.float32),
         )
     except (

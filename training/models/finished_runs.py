@@ -14,6 +14,7 @@ from federated_hh.run_directory import record as run_record
 _OF_TRAINING = ("num_held_out_clients", "max_words", "max_sentences", "seed")
 # Facts of a run that begins with a model: which, and whether it is known that text of
 # the run's clients is not in that one. Older runs do not have the second.
+_FACTS = {"type": "object", "properties": {"population": {"type": "string"}}}
 _BEGAN_WITH, OF_OTHERS = "initial_model", "initial_text_is_of_others"
 
 
@@ -51,7 +52,7 @@ class TrainingRun:
         path = pathlib.Path(path)
         check_seal(path)
         flags = _flags_of(path)
-        facts = run_files.read_json(path / run_record.FACTS_FILE)
+        facts = run_files.read_json(path / run_record.FACTS_FILE, _FACTS)
         program = run_record.read(path)["program"]
         if not flags.keys() >= set(_OF_TRAINING) or "population" not in facts:
             raise ValueError(
@@ -132,8 +133,9 @@ def population_of(path: str | os.PathLike[str]) -> str | None:
     # A shared run lacks the simulator's part.
     if directory is None or not (directory / run_record.FACTS_FILE).exists():
         return None
-    facts = run_files.read_json(directory / run_record.FACTS_FILE)
-    return facts.get("population") if isinstance(facts, dict) else None
+    return run_files.read_json(directory / run_record.FACTS_FILE, _FACTS).get(
+        "population"
+    )
 
 
 def flags_of_model(path: str | os.PathLike[str]) -> Mapping[str, str]:

@@ -15,6 +15,8 @@ from federated_hh.run_directory import record as run_record
 from training.models import finished_runs
 
 # Next to an exported model.
+# A run's facts, as far as they are of its vocabulary.
+FACTS = {"type": "object", "properties": {"vocabulary": {"type": "string"}}}
 VOCABULARY_FILE = "vocabulary.txt"
 
 
@@ -88,6 +90,6 @@ def check_files(path: str | os.PathLike[str], vocabulary: Vocabulary) -> None:
         words = Vocabulary.read(path / VOCABULARY_FILE)
         check(named, words.fingerprint, vocabulary)
     elif (path / run_record.FACTS_FILE).exists():
-        facts = run_files.read_json(path / run_record.FACTS_FILE)
-        if isinstance(facts, dict) and isinstance(facts.get("vocabulary"), str):
+        facts = run_files.read_json(path / run_record.FACTS_FILE, FACTS)
+        if "vocabulary" in facts:
             check(named, facts["vocabulary"], vocabulary)

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from federated_hh.files import array_files
+from federated_hh.files import array_files, json_files
 from federated_hh.populations.columns import client_text
 from training.text import text_windows
 
@@ -34,6 +34,23 @@ _WHAT = "the record of a model's text"
 _MEND = (
     "Train the model again with this version, or remove the file: then nothing is "
     "known of its text."
+)
+
+_TEXT = json_files.object_of(
+    {
+        "source": json_files.TEXT,
+        "population": json_files.TEXT,
+        "num_clients": json_files.SIZE,
+        "num_sentences": json_files.SIZE,
+    }
+)
+_SCHEMA = json_files.object_of(
+    {
+        "weights": json_files.TEXT,
+        "num_words": {"const": NUM_WORDS},
+        "texts": {"type": "array", "items": _TEXT},
+        "is_whole": {"type": "boolean"},
+    }
 )
 
 
@@ -237,10 +254,8 @@ class TextRecord:
         if path is None:
             return None
         with array_files.reading(path, _WHAT, _MEND) as file:
-            about = json.loads(file[_ABOUT].tobytes())
+            about = json_files.parse(file[_ABOUT].tobytes(), _SCHEMA)
             of = about["weights"]
-            if about["num_words"] != NUM_WORDS:
-                raise ValueError(f"its hashes are of {about['num_words']} words")
             record = cls(
                 tuple(Text(**one) for one in about["texts"]),
                 about["is_whole"],

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from federated_hh.files import atomic_files, verified_files
+from federated_hh.files import atomic_files, json_files, verified_files
 
 _FOLDER = "derived"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -78,12 +78,12 @@ def _verify(folder: str, fingerprint: str, names: Sequence[str]) -> None:
     for name in names:
         record = os.path.join(folder, f"{name}.json")
         try:
-            with open(record, encoding="utf-8") as file:
-                found = json.load(file)
-            if not isinstance(found, dict) or found.pop("population", 0) != fingerprint:
+            with open(record, "rb") as file:
+                found = json_files.parse(file.read(), json_files.OBJECT)
+            if found.pop("population", 0) != fingerprint:
                 raise ValueError("it belongs to another population")
             files[f"{name}.bin"] = verified_files.WrittenFile.from_json(found)
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             raise verified_files.DamagedFileError(
                 f"{record} is damaged: {error}; remove it, and the column will be "
                 "computed again."

@@ -15,11 +15,23 @@ from typing import Any, Protocol, TypeVar
 
 from absl import logging
 
-from federated_hh.files import atomic_files, installation
+from federated_hh.files import atomic_files, installation, json_files
 from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.options.population_options import SYNTHETIC
 
 DEFAULT_CACHE = installation.cache() / "populations"
+_EARLIER = {
+    "type": "object",
+    "required": ["identity", "prepared_at"],
+    "properties": {
+        "prepared_at": json_files.TEXT,
+        "identity": {
+            "type": "object",
+            "required": ["source", "options", "format_version"],
+            "properties": {"source": json_files.OBJECT, "options": json_files.OBJECT},
+        },
+    },
+}
 _MOST_CHANGES = 2  # that the log names
 
 
@@ -198,19 +210,9 @@ def _reason(cache: pathlib.Path, identity: Mapping[str, Any]) -> str:
 def _metadata_of_earlier(path: pathlib.Path) -> dict[str, Any] | None:
     """Returns the metadata of another population, or None if it cannot be compared."""
     try:
-        metadata = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return json_files.parse(path.read_bytes(), _EARLIER)
+    except (OSError, ValueError):
         return None
-    identity = metadata.get("identity") if isinstance(metadata, dict) else None
-    if (
-        not isinstance(identity, dict)
-        or not isinstance(metadata.get("prepared_at"), str)
-        or not isinstance(identity.get("source"), dict)
-        or not isinstance(identity.get("options"), dict)
-        or "format_version" not in identity
-    ):
-        return None
-    return metadata
 
 
 def _differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

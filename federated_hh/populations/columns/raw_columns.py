@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from federated_hh.files import atomic_files, verified_files
+from federated_hh.files import atomic_files, json_files, verified_files
 from federated_hh.options import checks
 
 METADATA_FILE = "population.json"
@@ -79,7 +79,7 @@ def read_metadata(
     version = metadata.get("schema_version")
     if version != schema_version:
         raise ValueError(
-            f"{path}: schema_version is {verified_files.shortened(version)}, this "
+            f"{path}: schema_version is {json_files.shown(version)}, this "
             f"program reads {schema_version}; {REMEDY}."
         )
     try:
@@ -99,7 +99,7 @@ def sizes_of(
     """
     for name in names:
         if not verified_files.is_whole(metadata.get(name)):
-            found = verified_files.shortened(metadata.get(name))
+            found = json_files.shown(metadata.get(name))
             raise damaged(
                 directory, f"{name} is {found}; it has to be a whole number, at least 0"
             )
@@ -119,8 +119,8 @@ def _load(path: str, directory: str) -> dict[str, Any]:
         size = os.path.getsize(path)
         if size > _MAX_BYTES:
             raise damaged(directory, f"it has {size} bytes")
-        with open(path, encoding="utf-8") as file:
-            metadata = json.load(file)
+        with open(path, "rb") as file:
+            return json_files.parse(file.read(), json_files.OBJECT)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"{directory} is not a population directory: it has no {METADATA_FILE}."
@@ -129,12 +129,8 @@ def _load(path: str, directory: str) -> dict[str, Any]:
         raise
     except OSError as error:
         raise damaged(directory, error.strerror) from None
-    except (ValueError, RecursionError) as error:
-        raise damaged(directory, f"it is not valid JSON: {error}") from None
-    if not isinstance(metadata, dict):
-        found = verified_files.shortened(metadata)
-        raise damaged(directory, f"it is {found}, not a JSON object")
-    return metadata
+    except ValueError as error:
+        raise damaged(directory, str(error)) from None
 
 
 def _check(metadata: Mapping[str, Any]) -> dict[str, verified_files.WrittenFile]:
@@ -147,7 +143,7 @@ def _check(metadata: Mapping[str, Any]) -> dict[str, verified_files.WrittenFile]
     for name, written in metadata["files"].items():
         if not _FILE_NAME.fullmatch(name):
             raise ValueError(
-                f"{verified_files.shortened(name)} is not the name of a column's file"
+                f"{json_files.shown(name)} is not the name of a column's file"
             )
         try:
             files[name] = verified_files.WrittenFile.from_json(written)

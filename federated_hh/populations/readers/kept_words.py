@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from federated_hh.files import verified_files
+from federated_hh.files import json_files, verified_files
 from federated_hh.populations.columns import derived_columns
 from federated_hh.populations.languages import tokenizers, words
 from federated_hh.populations.readers import word_codes, word_table
@@ -155,6 +155,6 @@ class KeptWords:
             np.fromfile(path, dtype)
             for path, dtype in zip(paths, _COLUMNS.values(), strict=True)
         )
-        read = json.loads(about.tobytes())
+        read = json_files.parse(about.tobytes())
         told = read["words"], codes, lengths, frequencies, read["dropped"]
         return cls(*told, read.get("missing", {}))

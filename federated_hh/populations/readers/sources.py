@@ -1,11 +1,10 @@
 """The files of a population: paths, patterns and directories."""
 
 import glob
-import json
 import os
 from typing import Any
 
-from federated_hh.files import verified_files
+from federated_hh.files import json_files, verified_files
 from federated_hh.populations.columns import prepared_data
 from federated_hh.populations.options import file_options, population_options
 from federated_hh.populations.readers import opening
@@ -156,11 +155,10 @@ def _of_hugging_face(directory: str, split: str | None) -> list[str]:
 def _read_json(path: str, key: str) -> list[Any] | None:
     """Returns a list in a file of JSON; None if there is no such file or list."""
     try:
-        with open(path, encoding="utf-8") as file:
-            found = json.load(file)
-    except (OSError, ValueError, RecursionError):
+        with open(path, "rb") as file:
+            listed = json_files.parse(file.read(), json_files.OBJECT).get(key)
+    except (OSError, ValueError):
         return None
-    listed = found.get(key) if isinstance(found, dict) else None
     return listed if isinstance(listed, list) else None
 
 

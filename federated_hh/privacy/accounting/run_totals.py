@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from federated_hh.files import seal
+from federated_hh.files import json_files, seal
 from federated_hh.options import checks
 from federated_hh.privacy import ledger, written_statement
 from federated_hh.privacy.accounting import recomputation
@@ -39,6 +39,23 @@ _NOT_CHECKED = (
     "its theorem is not one of this code, or its parameters do not say all that its "
     "guarantees follow from: they are taken as they are"
 )
+_RECORD = {
+    "type": "object",
+    "required": ["program", "status", "flags", "flags_sha256"],
+    "properties": {
+        "schema_version": json_files.SIZE,
+        "program": json_files.TEXT,
+        "status": json_files.TEXT,
+        "flags": {"type": "array", "items": json_files.TEXT},
+        "noise_key": {
+            "type": "object",
+            "required": ["sha256"],
+            "properties": {"sha256": json_files.SHA256},
+        },
+        "privacy_sha256": json_files.SHA256,
+    },
+}
+_FACTS = {"type": "object", "properties": {"population": json_files.TEXT}}
 _STATEMENT_FILE, _RUN_FILE = "privacy.json", "run.json"
 # Of programs, and of algorithms that a program runs.
 _OWN = ("federated_hh.", "training.", "examples.")
@@ -85,9 +102,9 @@ def read_run(directory: str) -> Run:
         raise ValueError(f"{directory}: {error}") from error
     file = run_file
     try:
-        run = json.loads(record)
+        run = json_files.parse(record, _RECORD)
         _check_record(run)
-        program = " ".join([str(run["program"]), *_algorithm_of(run["flags"])])
+        program = " ".join([run["program"], *_algorithm_of(run["flags"])])
         file, digest = statement_file, run.get("privacy_sha256")
         if digest is not None and hashlib.sha256(written).hexdigest() != digest:
             raise ValueError(
@@ -100,10 +117,9 @@ def read_run(directory: str) -> Run:
         names = program.replace("--algorithm=", "").split(" ")
         if digest and not is_known and any(name.startswith(_OWN) for name in names):
             raise ValueError("its parameters are not those of a theorem of this code")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        told = f"field {error} is missing" if isinstance(error, KeyError) else error
+    except ValueError as error:
         raise ValueError(
-            f"{file}: {told}; restore the file as the run wrote it, or run it again"
+            f"{file}: {error}; restore the file as the run wrote it, or run it again"
         ) from error
     seal.check(path, run)
     warnings = [_NO_DIGEST] if digest is None else []
@@ -130,11 +146,14 @@ def _algorithm_of(flags: Sequence[str]) -> list[str]:
 
 def _population(path: pathlib.Path) -> str | None:
     """Returns the simulator's record of the population, where it is at hand."""
+    file = path / "simulator" / "facts.json"
     try:
-        facts = json.loads((path / "simulator" / "facts.json").read_text())
-    except (OSError, ValueError):
+        facts = json_files.parse(file.read_bytes(), _FACTS, is_finite=False)
+    except FileNotFoundError:
         return None
-    return facts.get("population") if isinstance(facts, dict) else None
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file}: {error}; restore the file") from error
+    return facts.get("population")
 
 
 def compose(directories: Sequence[str], delta: float) -> list[dict[str, Any]]:

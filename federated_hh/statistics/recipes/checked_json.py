@@ -1,10 +1,10 @@
 """Fields of JSON with checks, for files that people write: recipes and policies."""
 
 import decimal
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from federated_hh.files import json_files
 from federated_hh.privacy.local.device_policy import UNITS
 
 _MOST_EPSILON = 100
@@ -24,20 +24,9 @@ def loads(name: str, given: str) -> Any:
     Raises:
         FieldError: If it is no JSON.
     """
-
-    def no_number(constant: str) -> Any:
-        raise FieldError(f"{name} has {constant}, which is no number of JSON")
-
     try:
-        return json.loads(
-            given,
-            parse_float=decimal.Decimal,
-            parse_constant=no_number,
-            object_pairs_hook=_without_repeats,
-        )
-    except FieldError:
-        raise
-    except (ValueError, RecursionError) as error:
+        return json_files.parse(given, parse_float=decimal.Decimal)
+    except json_files.JsonError as error:
         raise FieldError(f"{name} is no JSON: {error}") from None
 
 
@@ -125,12 +114,3 @@ def shown(value: Any) -> str:
     """Returns a value for a message, shortened."""
     found = str(value) if isinstance(value, decimal.Decimal) else repr(value)
     return found if len(found) <= 60 else f"{found[:57]}..."
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise FieldError(f"{twice} is there twice in one object")
-    return fields

@@ -292,7 +292,7 @@ class Content:
                     given = _field(described, "structure", known)
                     _check_names(".structure", given)
                     structures.append(_words(".structure", given))
-                elif kind in _TYPES:
+                elif isinstance(kind, str) and kind in _TYPES:
                     types[name] = _TYPES[kind](described)
                 else:
                     raise ContentError(

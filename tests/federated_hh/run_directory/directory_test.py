@@ -333,9 +333,10 @@ class RunDirectoryTest(parameterized.TestCase):
 
     def test_checkpoint_of_another_run(self):
         other = f"{self.path}_2"
-        for path in (self.path, other):
+        for second, path in enumerate((self.path, other)):
+            time = f"2026-01-01 00:00:0{second} +0000"
             with (
-                mock.patch.object(run_record.time, "strftime", return_value=path),
+                mock.patch.object(run_record.time, "strftime", return_value=time),
                 _create(path) as run,
             ):
                 run.save_checkpoint({"level": 1})
@@ -424,11 +425,11 @@ class RunDirectoryTest(parameterized.TestCase):
         self.assertIn("began with numpy 0", "".join(logs.output))
 
     def test_changed_code_that_goes_on_is_warned_of(self):
-        with mock.patch.object(software, "sources_digest", return_value="other"):
+        with mock.patch.object(software, "sources_digest", return_value="0" * 16):
             _create(self.path).close()
         with self.assertLogs(level="WARNING") as logs:
             _resume(self.path).close()
-        self.assertRegex("".join(logs.output), r"this code .* \(sources other\), now")
+        self.assertRegex("".join(logs.output), r"this code .* \(sources 0+\), now")
 
     def test_checkpoint_without_its_parts(self):
         with _create(self.path) as run:

@@ -89,7 +89,7 @@ class KeyboardLayoutTest(parameterized.TestCase):
         (b"{", "it has to be JSON such as"),
         (b"\xff", "it has to be JSON such as"),
         (b"[1]", "it has to be JSON such as"),
-        (b'{"a": [0, 0], "a": [1, 1]}', "'a' is a duplicate"),
+        (b'{"a": [0, 0], "a": [1, 1]}', "'a' is there twice"),
         (b"{}", "it has no key"),
         (b'{"ab": [0, 0]}', "'ab' has 2 characters"),
         (b'{"a": [0]}', "'a' is at .*two numbers, x and y, in key widths"),

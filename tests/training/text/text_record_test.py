@@ -84,7 +84,7 @@ class TextRecordTest(absltest.TestCase):
         )
         with mock.patch.object(text_record, "NUM_WORDS", 9):
             record.write(self.scratch, "w")
-        with self.assertRaisesRegex(ValueError, "of 9 words.*[Tt]rain the model again"):
+        with self.assertRaisesRegex(ValueError, "num_words is 9.*[Tt]rain the model"):
             text_record.TextRecord.read(self.scratch, "w")
 
     def test_a_model_that_began_with_another(self):

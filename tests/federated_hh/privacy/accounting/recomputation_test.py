@@ -475,7 +475,9 @@ class RecomputationTest(parameterized.TestCase):
             record = json.loads((self.path / "run.json").read_text())
             del record[name]
             (self.path / "run.json").write_text(json.dumps(record))
-            self.assertIn(f"'{name}' is missing", self.assert_refused("run.json", name))
+            self.assertIn(
+                f"field {name} is missing", self.assert_refused("run.json", name)
+            )
         for record in ("[]", "{", "null", "\xff"):
             (self.path / "run.json").write_text(record)
             self.assert_refused("run.json", record)
