@@ -23,6 +23,7 @@ _SUMMARY = {
     "required": ["found"],
     "properties": {"found": json_files.TEXT},
 }
+_SECONDS_FILE = "simulator/seconds.csv"
 _CONFIDENCE = 0.95
 # Flags that make a population, besides those of `PopulationOptions`.
 _POPULATION_FLAGS = frozenset(["table", "num_tokens", "vocabulary_size"])
@@ -148,6 +149,9 @@ class Compared:
         rounds = directory / METRICS_FILE
         if rounds.exists():
             metrics = tables.read(rounds)
+        seconds = directory / _SECONDS_FILE
+        if seconds.exists():
+            metrics["seconds"] = tables.read(seconds)["seconds"]
         facts = {}
         if (directory / run_record.FACTS_FILE).exists():
             facts = run_files.read_json(directory / run_record.FACTS_FILE)

@@ -100,6 +100,6 @@ def _add_part(
                 caption += f": the first {_NUM_SHOWN} of {len(table):,} rows"
             shown = table.head(_NUM_SHOWN)
             section.table(f"{name}.csv", table, caption, shown=shown)
-    if set(metrics.select_dtypes("number")) - {*page.KEYS}:
+    if set(metrics.select_dtypes("number")) - {*page.NOT_DRAWN}:
         section = report.section(f"{whose} metrics by round", covered=covered)
         section.metrics(metrics)

@@ -73,6 +73,8 @@ _OWN_FILES = {"run.json", "flags.txt", "facts.json", "metrics.csv", "report.html
 _OWN_FILES |= {"checkpoint.jsonl", "README.txt", "summary.json"}
 SUMMARY_FILE = "summary.json"
 KEYS = ("repeat", "round")  # columns that say which round a row of metrics is of
+# Seconds are measured: a resumed run's pictures would not have the same bytes.
+NOT_DRAWN = (*KEYS, "seconds")
 
 
 class Section(page_blocks.Section):
@@ -150,7 +152,7 @@ class Section(page_blocks.Section):
         """
         if "round" not in metrics:
             raise ValueError(f"metrics has no column round, only {list(metrics)}")
-        known = metrics.drop(columns=[*KEYS], errors="ignore")
+        known = metrics.drop(columns=[*NOT_DRAWN], errors="ignore")
         known = known.select_dtypes("number").dropna(axis="columns", how="all")
         told, names = plots.told_and_drawn(metrics, list(known))
         if told:

@@ -19,6 +19,7 @@ import contextlib
 import fcntl
 import hashlib
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -30,7 +31,7 @@ from typing import Any, Protocol, Self
 import pandas as pd
 from absl import logging
 
-from federated_hh.files import json_files, seal, software
+from federated_hh.files import json_files, seal, software, tables
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
@@ -38,7 +39,19 @@ from federated_hh.run_directory.files import RoundMetrics, RunDirectoryError, Ru
 
 _CHECKPOINT_FILE = "checkpoint.jsonl"
 _METRICS_FILE = "metrics.csv"
+# Measured times are in files of their own, so that all others have the same bytes.
+_SECONDS, _SECONDS_FILE = "seconds", "seconds.csv"
 REPORT_FILE = seal.REPORT_FILE
+# The files that may differ between a resumed run and an uninterrupted one, as patterns:
+# they have times in them, or the path of the directory, or digests of such files.
+DIFFERING_FILES = (
+    run_record.RUN_FILE,
+    REPORT_FILE,
+    *seal.FILES,
+    f"simulator/{_SECONDS_FILE}",
+    "simulator/tensorboard/*",
+    "simulator/population.flagfile",
+)
 _TENSORBOARD_DIR = "tensorboard"
 _SIMULATOR_DIR = "simulator"
 _SECRET_DIR = "secret"
@@ -322,20 +335,44 @@ class RunDirectory:
 
     def save_checkpoint(self, state: Any) -> None:
         """Replaces the checkpoint by a value that JSON can hold, and the metrics."""
-        rows = [[step, dict(m.released), dict(m.simulator)] for step, m in self._rows]
+        self._write_seconds()
+        rows = [
+            [step, dict(m.released), _untimed(m.simulator)] for step, m in self._rows
+        ]
         body = json.dumps({"state": state, "metrics": rows})
         digest = hashlib.sha256(body.encode()).hexdigest()
         head = json.dumps({"run": self._identity(), "sha256": digest})
         self.simulator.write_text(_CHECKPOINT_FILE, f"{head}\n{body}\n")
         self._write_metrics()
 
-    def _identity(self) -> str:
-        return run_record.identity(self._run) + self._run.get("part", "")
+    def _identity(self, *, with_start: bool = False) -> str:
+        identity = run_record.identity(self._run, with_start=with_start)
+        return identity + self._run.get("part", "")
 
     def _write_metrics(self) -> None:
         if self._rows:
             self.released.write_table(_METRICS_FILE, self.released_metrics())
-            self.simulator.write_table(_METRICS_FILE, self.metrics())
+            untimed = self.metrics().drop(columns=_SECONDS, errors="ignore")
+            self.simulator.write_table(_METRICS_FILE, untimed)
+
+    def _write_seconds(self) -> None:
+        metrics = self.metrics()
+        if _SECONDS in metrics:
+            names = [n for n in ("repeat", "round", _SECONDS) if n in metrics]
+            self.simulator.write_table(_SECONDS_FILE, metrics[names])
+
+    def _measured_seconds(self) -> dict[int, float]:
+        """Returns the measured seconds of rows, by the row's number."""
+        file = self.simulator.path / _SECONDS_FILE
+        try:
+            return dict(enumerate(map(float, tables.read(file)[_SECONDS])))
+        except (KeyError, OSError, TypeError, ValueError) as error:
+            logging.warning(
+                "%s cannot be read (%s): the seconds of earlier rounds are unknown.",
+                file,
+                error,
+            )
+            return {}
 
     def load_checkpoint(self) -> Any | None:
         """Returns the last checkpoint's state, or None; takes its metrics over.
@@ -348,14 +385,19 @@ class RunDirectory:
         if not file.exists():
             return None
         run, checkpoint = read_checkpoint(file)
-        if run != self._identity():
+        if run not in (self._identity(), self._identity(with_start=True)):
             raise RunDirectoryError(
                 f"{file} belongs to a run with other flags, data or noise key than "
                 f"{run_record.RUN_FILE}; restore the original file, or begin a new run"
             )
         # TensorBoard may know of a round that the checkpoint does not, or not of its
         # last one.
-        for step, released, simulator in checkpoint["metrics"]:
+        rows = checkpoint["metrics"]
+        is_timed = any(row[2].get(_SECONDS, 0) is None for row in rows)
+        seconds = self._measured_seconds() if is_timed else {}
+        for number, (step, released, simulator) in enumerate(rows):
+            if simulator.get(_SECONDS, 0) is None:
+                simulator[_SECONDS] = seconds.get(number, math.nan)
             self.add_metrics(step, RoundMetrics(released, simulator))
         return checkpoint["state"]
 
@@ -402,6 +444,7 @@ class RunDirectory:
 
     def complete(self) -> None:
         """Seals the run and marks it as complete; the last thing a run does."""
+        self._write_seconds()
         self._write_metrics()  # a kill may have come after the checkpoint
         statement = self.path / run_record.STATEMENT_FILE
         if statement.exists():
@@ -442,6 +485,11 @@ def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
             "begin a new run"
         )
     return envelope["run"], run_files.parse_json(file, body, _CHECKPOINT)
+
+
+def _untimed(metrics: Mapping[str, int | float]) -> dict[str, int | float | None]:
+    """Returns metrics without the measured seconds, which keep their place."""
+    return {n: None if n == _SECONDS else value for n, value in metrics.items()}
 
 
 def _warn_of_other_versions(run: run_record.Run) -> None:

@@ -200,16 +200,18 @@ def check_same(
             )
 
 
-def identity(run: Run) -> str:
+def identity(run: Run, *, with_start: bool = False) -> str:
     """Returns a hash of everything that decides a run's results, except the code.
 
     Args:
         run: Its record.
+        with_start: Whether the start time is included, as in older checkpoints.
 
     Returns:
         64 hexadecimal digits.
     """
-    decisive = ("program", "flags", "facts", "noise_key", "started")
+    decisive = ["program", "flags", "facts", "noise_key"]
+    decisive += ["started"] if with_start else []
     return _digest({name: run[name] for name in decisive})
 
 

@@ -10,17 +10,20 @@ import json
 import math
 import os
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import message
+from google.protobuf import message, text_format
 from tensorflow.core.protobuf import (
     saved_model_pb2,
     trackable_object_graph_pb2,
 )
+from tensorflow.python.saved_model import fingerprinting_utils
 
+from federated_hh.files import json_files
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.languages import words as words_lib
 from federated_hh.run_directory import files as run_files
@@ -33,6 +36,7 @@ _GRAPH_FILE = "saved_model.pb"
 # Of a checkpoint: the key of a variable, and of the record of objects.
 _KEY = "{}/.ATTRIBUTES/VARIABLE_VALUE"
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_ARGUMENT = "_user_specified_name"  # of a graph's functions
 # No keyboard's sentence is longer.
 _LONGEST = 2**16
 # Error allowed in the logits of a probe, relative to the largest: processors differ.
@@ -108,9 +112,44 @@ def export(
     tf.saved_model.save(
         module, str(path), signatures={"serving_default": module.logits}
     )
+    _make_repeatable(pathlib.Path(path))
     (pathlib.Path(path) / model_vocabularies.VOCABULARY_FILE).write_text(
         vocabulary.to_text(), encoding="utf-8"
     )
+
+
+def _make_repeatable(path: pathlib.Path) -> None:
+    """Gives an export's graph the same bytes in every process.
+
+    TensorFlow numbers functions and captured inputs by what the process made before.
+    """
+    saved = saved_model_pb2.SavedModel.FromString((path / _GRAPH_FILE).read_bytes())
+    functions = saved.meta_graphs[0].graph_def.library.function
+    numbered = []
+    for name in (function.signature.name for function in functions):
+        stem, _, number = name.rpartition("_")
+        numbered.append(
+            (stem, int(number), name) if number.isdigit() else (name, 0, name)
+        )
+    names = {}
+    for place, (stem, _, name) in enumerate(sorted(numbered)):
+        # Placeholders of a loop have the name of its function in lower case.
+        names[name.lower()], names[name] = f"{stem.lower()}_{place}", f"{stem}_{place}"
+    alternatives = "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+    text = re.sub(
+        rf"(?<!\w)(?:{alternatives})(?!\d)",
+        lambda found: names[found[0]],
+        text_format.MessageToString(saved),
+    )
+    saved = text_format.Parse(text, saved_model_pb2.SavedModel())
+    functions = saved.meta_graphs[0].graph_def.library.function
+    functions.sort(key=lambda function: function.signature.name)
+    for function in functions:
+        for place, arg in function.arg_attr.items():
+            if _ARGUMENT in arg.attr and arg.attr[_ARGUMENT].s.isdigit():
+                arg.attr[_ARGUMENT].s = str(place).encode()
+    (path / _GRAPH_FILE).write_bytes(saved.SerializeToString(deterministic=True))
+    fingerprinting_utils.write_fingerprint(str(path))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -360,7 +399,9 @@ def _read_variables(path: pathlib.Path) -> _Variables:
         found = _Variables(
             weights,
             vocabulary and vocabulary.decode(),
-            _word_options(words),
+            words_lib.WordOptions.of(json_files.parse(words, json_files.OBJECT))
+            if words
+            else words_lib.DEFAULT,
             read("probe", tf.float32),
         )
     except (
@@ -425,7 +466,7 @@ def _vocabulary_of_run(path: pathlib.Path) -> str | None:
     facts = path.parent / run_record.FACTS_FILE
     if path.name != _FOLDER or not facts.exists():
         return None
-    return run_files.read_json(facts).get("vocabulary")
+    return run_files.read_json(facts, model_vocabularies.FACTS).get("vocabulary")
 
 
 def _probed(

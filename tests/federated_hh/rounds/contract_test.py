@@ -36,7 +36,7 @@ from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 from federated_hh.runtime import runtime, stops
 from federated_hh.runtime.worker import worker, worker_context
-from tests import ROOT
+from tests import ROOT, run_directories
 from tests.federated_hh.rounds import contract_cases
 
 _KEY = noise_keys.NoiseKey(7, is_secret=True)
@@ -201,22 +201,6 @@ class ContractTestCase(parameterized.TestCase):
 
         return wrapped
 
-    def bytes_of(self, path):
-        """Returns all files but those that have times in them."""
-        found = {}
-        for folder, _, names in os.walk(path):
-            for name in names:
-                file = os.path.join(folder, name)
-                key = os.path.relpath(file, path)
-                times = ("tensorboard", "report.html", "run.json", "checkpoint.jsonl")
-                times += (seal.FILE,)  # it has the others' digests
-                if key == "simulator/metrics.csv" or key.endswith(".png"):
-                    continue
-                if not any(part in key for part in times):
-                    with open(file, "rb") as contents:
-                        found[key] = contents.read()
-        return found
-
     def steps_in_tensorboard(self, path):
         found = []
         folder = os.path.join(path, "simulator", "tensorboard")
@@ -235,7 +219,7 @@ class KilledTest(ContractTestCase):
     def test_resumed_run_has_the_same_bytes(self, case):
         algorithm = self.make(case)
         whole, moments = self.whole(case)
-        expected = self.bytes_of(whole.path)
+        expected = run_directories.untimed_files(whole.path)
         self.assertGreater(moments, 20)
         places = [*range(0, moments, _QUICK.get(case, 1))]
         if case not in _QUICK:
@@ -250,7 +234,7 @@ class KilledTest(ContractTestCase):
                 resume = os.path.exists(os.path.join(path, "run.json"))
                 with mock.patch.object(runtime, "computing", self.own_worker):
                     done = self.start(case, algorithm, path, resume=resume)
-                self.assertEqual(self.bytes_of(path), expected)
+                self.assertEqual(run_directories.untimed_files(path), expected)
                 self.assertEqual(
                     [checkpoints.digest(state) for state in done.outcome.states],
                     [checkpoints.digest(state) for state in whole.outcome.states],
@@ -310,7 +294,10 @@ class KilledTest(ContractTestCase):
                 self.start("tally_saved_seldom", algorithm, path, resume=True)
         self.assertEqual(ask.call_args.args[1].rounds, 2)
         done = self.start("tally_saved_seldom", algorithm, path, resume=True)
-        self.assertEqual(self.bytes_of(path), self.bytes_of(expected.path))
+        self.assertEqual(
+            run_directories.untimed_files(path),
+            run_directories.untimed_files(expected.path),
+        )
         self.assertEqual(done.outcome.record, expected.outcome.record)
 
     def test_a_signal_is_urgent_outside_of_rounds_and_the_second_time(self):
@@ -340,7 +327,7 @@ class KilledTest(ContractTestCase):
         # Killed between a checkpoint's arrays and what names it, there is a file of a
         # later round; the next run's error must not take that for the last.
         algorithm = self.make("tally")
-        expected = self.bytes_of(self.start("tally", algorithm).path)
+        expected = run_directories.untimed_files(self.start("tally", algorithm).path)
         path = self.new_folder()
         write = run_files.RunFiles.write_bytes
 
@@ -360,7 +347,7 @@ class KilledTest(ContractTestCase):
         ):
             self.start("tally", algorithm, path, resume=True)
         self.start("tally", algorithm, path, resume=True)
-        self.assertEqual(self.bytes_of(path), expected)
+        self.assertEqual(run_directories.untimed_files(path), expected)
 
 
 class RefusedTest(ContractTestCase):

@@ -333,22 +333,60 @@ class RunDirectoryTest(parameterized.TestCase):
 
     def test_checkpoint_of_another_run(self):
         other = f"{self.path}_2"
-        for second, path in enumerate((self.path, other)):
-            time = f"2026-01-01 00:00:0{second} +0000"
-            with (
-                mock.patch.object(run_record.time, "strftime", return_value=time),
-                _create(path) as run,
-            ):
+        for path in (self.path, other):
+            with _create(path, facts={"population": path}) as run:
                 run.save_checkpoint({"level": 1})
         name = os.path.join("simulator", "checkpoint.jsonl")
         os.replace(os.path.join(other, name), os.path.join(self.path, name))
         with (
-            _resume(self.path) as run,
+            _resume(self.path, facts={"population": self.path}) as run,
             self.assertRaisesRegex(
                 run_directory.RunDirectoryError, "belongs to a run with other"
             ),
         ):
             run.load_checkpoint()
+
+    def test_checkpoint_of_an_older_version(self):
+        """It has the start time in its identity, and the seconds in its rows."""
+        with _create(self.path) as run:
+            run.add_metrics(1, files.RoundMetrics({"round": 1}, {"seconds": 0.5}))
+            dated = run._identity(with_start=True)
+            with (
+                mock.patch.object(run, "_identity", return_value=dated),
+                mock.patch.object(run_directory, "_untimed", dict),
+            ):
+                run.save_checkpoint({"level": 1})
+            self.assertNotEqual(run._identity(), dated)
+        os.remove(os.path.join(self.path, "simulator", "seconds.csv"))
+        with _resume(self.path) as run, self.assertNoLogs():
+            self.assertEqual(run.load_checkpoint(), {"level": 1})
+            self.assertEqual(run.metrics()["seconds"].tolist(), [0.5])
+
+    @parameterized.parameters(
+        None, b"", b"round,seconds\n1,x\n", b"\xff", b"round\n1\n"
+    )
+    def test_seconds_that_are_lost_are_unknown(self, damaged):
+        file = pathlib.Path(self.path, "simulator", "seconds.csv")
+        with _create(self.path) as run:
+            run.add_metrics(1, files.RoundMetrics({"round": 1}, {"seconds": 0.25}))
+            run.save_checkpoint({"level": 1})
+        self.assertEqual(tables.read(file)["seconds"].tolist(), [0.25])
+        with _resume(self.path) as run:
+            run.load_checkpoint()
+            self.assertEqual(run.metrics()["seconds"].tolist(), [0.25])
+        file.unlink() if damaged is None else file.write_bytes(damaged)
+        with (
+            _resume(self.path) as run,
+            self.assertLogs(level="WARNING") as logs,
+        ):
+            run.load_checkpoint()
+        self.assertIn("seconds.csv cannot be read", logs.output[0])
+        self.assertTrue(run.metrics()["seconds"].isna().all())
+
+    def test_documents_list_the_files_that_differ(self):
+        text = (ROOT / "docs" / "guide" / "first_run.md").read_text()
+        for pattern in run_directory.DIFFERING_FILES:
+            self.assertIn(f"`{pattern.removesuffix('*')}`", text)
 
     def test_resume_of_nothing(self):
         with self.assertRaisesRegex(run_directory.RunDirectoryError, "holds no run"):

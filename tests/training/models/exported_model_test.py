@@ -19,6 +19,7 @@ from absl.testing import absltest
 from federated_hh.populations import vocabulary
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import record as run_record
+from tests import run_directories
 from training.models import (
     custom_model,
     exported_model,
@@ -88,6 +89,26 @@ class ExportedModelTest(absltest.TestCase):
         sys.modules["kinds"].SCALE = 2
         with self.assertRaisesRegex(ValueError, "computes other logits"):
             found.network(["kinds:residual"])
+
+    def test_exports_have_the_same_bytes(self):
+        """However many functions the process made before."""
+        self.enter_context(_module("kinds", _KINDS))
+        for name in (None, "kinds:gru", "kinds:residual"):
+            if name is not None:
+                self.model = custom_model.language_model(name, 8, _LENGTH, seed=3)
+                self.weights = self.model.initial_weights(3)
+            found = []
+            for number in range(3):
+                for made in range(37 * number):
+                    tf.function(lambda x, made=made: x + made)(tf.constant(1))
+                self.path = os.path.join(self.create_tempdir().full_path, "model")
+                self._export()
+                found.append(run_directories.untimed_files(self.path))
+            self.assertIn("saved_model.pb", found[0])
+            self.assertIn("fingerprint.pb", found[0])
+            for other in found[1:]:
+                differ = [n for n in found[0] if found[0][n] != other[n]]
+                self.assertEqual((differ, name), ([], name))
 
     def test_a_graph_is_never_run(self):
         """One that writes a file, in place of the export's and next to its weights."""
