@@ -218,6 +218,12 @@ def run_program(
         key = _noise_key(options, is_synthetic())
         checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who read the output has gone, as `head` does: without harm after the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if run_record.read(str(output_dir))["status"] != "complete":
+            sys.exit(installation.FAILED)
     except KeyboardInterrupt:
         by = stops.asked()
         told = _interrupted(program, output_dir, f" by {by.name}" if by else "")

@@ -161,6 +161,30 @@ class CustomCodeTest(parameterized.TestCase):
         self.assertEqual((scratch / "run").exists(), code == 1)
 
 
+class PipeTest(absltest.TestCase):
+    def test_a_reader_that_goes_away_spoils_no_complete_run(self):
+        scratch = pathlib.Path(self.create_tempdir().full_path)
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run(
+            [
+                *(sys.executable, "-P", "-m", "federated_hh.run_triehh"),
+                *("--num_clients=3000", "--epsilon=8", "--output_dir=run"),
+            ],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            cwd=scratch,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=300,
+        )
+        os.close(write)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        record = json.loads((scratch / "run" / "run.json").read_text())
+        self.assertEqual(record["status"], "complete")
+        self.assertNotIn("error", done.stderr)
+
+
 class _StopError(Exception):
     """Ends a program at a point."""
 
