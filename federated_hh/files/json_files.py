@@ -107,8 +107,8 @@ def check(value: Any, schema: Schema, where: str = "", root: Any = None) -> None
         value: The value.
         schema: Its schema: `$ref` to `$defs`, `const`, `enum`, `type`, `oneOf`,
             `anyOf`, `allOf`, `if`; `properties`, `required`, `additionalProperties`,
-            `propertyNames`; `items`, `maxItems`; `pattern`, `minimum`, `maximum`;
-            `minLength`, `minItems`, `minProperties`.
+            `propertyNames`; `items`, `maxItems`, `uniqueItems`; `pattern`, `minimum`,
+            `maximum`, `exclusiveMinimum`; `minLength`, `minItems`, `minProperties`.
         where: Its field, for messages.
         root: The schema with `$defs`; None for `schema`.
 
@@ -133,6 +133,9 @@ def check(value: Any, schema: Schema, where: str = "", root: Any = None) -> None
     if type(value) in (int, float):
         if "minimum" in schema and not value >= schema["minimum"]:
             raise _refused(where, value, f"at least {schema['minimum']}")
+        low = schema.get("exclusiveMinimum", -math.inf)
+        if low > -math.inf and not value > low:
+            raise _refused(where, value, f"above {low}")
         if "maximum" in schema and not value <= schema["maximum"]:
             raise _refused(where, value, f"at most {schema['maximum']}")
     for keyword, (kind, things) in _SIZES.items():
@@ -142,6 +145,9 @@ def check(value: Any, schema: Schema, where: str = "", root: Any = None) -> None
     if isinstance(value, list):
         if len(value) > schema.get("maxItems", math.inf):
             raise _refused(where, value, f"of at most {schema['maxItems']} entries")
+        texts = [json.dumps(item) for item in value if "uniqueItems" in schema]
+        if len(set(texts)) < len(texts):
+            raise JsonError(f"{where or 'it'} names something twice")
         for number, item in enumerate(value):
             check(item, schema.get("items", {}), f"{where}[{number}]", root)
     if isinstance(value, dict):
