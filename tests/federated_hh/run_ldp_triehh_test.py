@@ -318,6 +318,7 @@ class RunLdpTrieHHTest(parameterized.TestCase):
             metrics = pd.read_csv(path / "metrics.csv")
             self.assertLess(metrics["candidates"].max(), 1000)
         record = json.loads((path / "run.json").read_text())
+        del record["finished"]
         (path / "run.json").write_text(json.dumps(record | {"status": "running"}))
         flags = ("--resume", self.cache, f"--output_dir={path}")
         again = _run(*flags, directory=self.scratch)

@@ -14,6 +14,15 @@ from federated_hh.populations.columns import derived_columns
 from federated_hh.populations.languages import tokenizers, words
 from federated_hh.populations.readers import word_codes, word_table
 
+_ABOUT = {
+    "type": "object",
+    "required": ["words", "dropped"],
+    "properties": {
+        "words": {"type": "array", "items": json_files.TEXT},
+        "dropped": {"type": "object", "additionalProperties": {"type": "number"}},
+        "missing": {"type": "object", "additionalProperties": json_files.SIZE},
+    },
+}
 _FOLDER = "word-lists"
 # A change of the computation needs a new version.
 _FORMAT_VERSION = 3
@@ -155,6 +164,6 @@ class KeptWords:
             np.fromfile(path, dtype)
             for path, dtype in zip(paths, _COLUMNS.values(), strict=True)
         )
-        read = json_files.parse(about.tobytes())
+        read = json_files.parse(about.tobytes(), _ABOUT)
         told = read["words"], codes, lengths, frequencies, read["dropped"]
         return cls(*told, read.get("missing", {}))

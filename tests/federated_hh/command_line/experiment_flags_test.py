@@ -96,6 +96,7 @@ class NoiseKeyOfRunsTest(parameterized.TestCase):
 
         with self.subTest("edited flags are refused"):
             record["status"] = "running"
+            del record["finished"]
             (path / "run.json").write_text(json.dumps(record))
             file = path / "flags.txt"
             file.write_text(file.read_text().replace("--seed=1", "--seed=2"))
