@@ -93,7 +93,7 @@ class KeyboardLayoutTest(parameterized.TestCase):
         (b"{}", "it has no key"),
         (b'{"ab": [0, 0]}', "'ab' has 2 characters"),
         (b'{"a": [0]}', "'a' is at .*two numbers, x and y, in key widths"),
-        (b'{"a": [0, NaN]}', "'a' is at .*two numbers, x and y, in key widths"),
+        (b'{"a": [0, NaN]}', "it has NaN, which is no number of JSON"),
         (b'{"a": [0, true]}', "'a' is at .*two numbers, x and y, in key widths"),
         (b'{"a": [0, 1e200]}', "'a' is at .*at most 1,000"),
         (b'{"a": [0, 1%s]}' % (b"0" * 400), "'a' is at .*at most 1,000"),
