@@ -22,15 +22,18 @@ if TYPE_CHECKING:  # it imports TensorFlow
 _BASE_BYTES = 600 << 20
 
 
-def cifg_num_parameters(num_tokens: int, num_units: int, embedding_size: int) -> int:
+def cifg_num_parameters(
+    num_tokens: int, num_units: int, embedding_size: int, tied: bool = False
+) -> int:
     """Returns a CIFG-LSTM's number of parameters; see `model.cifg_language_model`.
 
     Args:
         num_tokens: Size of the vocabulary with its special tokens.
         num_units: Memory cells.
         embedding_size: The size of the embeddings and of the projection.
+        tied: Whether the output embedding is the input's.
     """
-    tokens = (2 * embedding_size + 1) * num_tokens
+    tokens = ((1 if tied else 2) * embedding_size + 1) * num_tokens
     return tokens + (3 * (2 * embedding_size + 1) + embedding_size) * num_units
 
 
@@ -46,7 +49,12 @@ def parameters_of(
     """
     if network is not None:
         return network.num_parameters()
-    return cifg_num_parameters(num_tokens, options.num_units, options.embedding_size)
+    return cifg_num_parameters(
+        num_tokens,
+        options.num_units,
+        options.embedding_size,
+        options.tied_embeddings,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

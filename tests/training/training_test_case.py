@@ -31,9 +31,10 @@ def bigram_model(scale=1.0):
     return model.LanguageModel(NUM_TOKENS, initial_weights, logits)
 
 
-def small_cifg():
+def small_cifg(tied=False):
+    size = 4 if tied else 3
     return model.cifg_language_model(
-        NUM_TOKENS, num_units=5, projection_size=3, embedding_size=4
+        NUM_TOKENS, num_units=5, projection_size=size, embedding_size=4, tied=tied
     )
 
 

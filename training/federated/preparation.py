@@ -80,6 +80,7 @@ def network_of(
         num_units=options.num_units,
         projection_size=options.embedding_size,
         embedding_size=options.embedding_size,
+        tied=options.tied_embeddings,
     )
 
 

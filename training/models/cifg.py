@@ -150,6 +150,23 @@ def gradients(weights: Weights, places: Places) -> list[tf.Tensor]:
     ]
 
 
+def untied(weights: Weights) -> Weights:
+    """Returns a tied model's weights, with the input embedding as the output's, too."""
+    *cell, output_bias = weights
+    return [*cell, cell[0], output_bias]
+
+
+def tied_scores(weights: Weights, places: Places) -> tf.Tensor:
+    """Returns `scores` of a model whose output embedding is the input's."""
+    return scores(untied(weights), places)
+
+
+def tied_gradients(weights: Weights, places: Places) -> list[tf.Tensor]:
+    """Returns `gradients` of a model whose output embedding is the input's."""
+    to_input, *to_cell, to_output, to_bias = gradients(untied(weights), places)
+    return [to_input + to_output, *to_cell, to_bias]
+
+
 class _Factors:
     """The factors of each step's incoming gradients, for all positions.
 

@@ -224,9 +224,11 @@ def network_of(
     """
     shapes = {name: weight.shape for name, weight in weights.items()}
     named = flags.get("model")
-    if named is None and shapes.keys() == model_lib.cifg_shapes(5, 1, 1, 1).keys():
+    tied = "output_embedding" not in shapes
+    cifg = model_lib.cifg_shapes(5, 1, 1, 1, tied)
+    if named is None and shapes.keys() == cifg.keys():
         sizes = _cifg_sizes(path, shapes, flags)
-        expected = model_lib.cifg_shapes(num_tokens, *sizes)
+        expected = model_lib.cifg_shapes(num_tokens, *sizes, tied)
         _check_shapes(path, shapes, expected, f"the CIFG-LSTM of {_described(sizes)}")
         num_units, projection_size, embedding_size = sizes
         return model_lib.cifg_language_model(
@@ -234,6 +236,7 @@ def network_of(
             num_units=num_units,
             projection_size=projection_size,
             embedding_size=embedding_size,
+            tied=tied,
         )
     if named is None and len(custom_models) == 1:
         [named] = custom_models

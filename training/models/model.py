@@ -101,10 +101,14 @@ class LanguageModel:
 
 
 def cifg_shapes(
-    num_tokens: int, num_units: int, projection_size: int, embedding_size: int
+    num_tokens: int,
+    num_units: int,
+    projection_size: int,
+    embedding_size: int,
+    tied: bool = False,
 ) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of the weights of `cifg_language_model`, by name."""
-    return {
+    shapes = {
         "input_embedding": (num_tokens, embedding_size),
         "input_kernel": (embedding_size, 3 * num_units),
         "recurrent_kernel": (projection_size, 3 * num_units),
@@ -113,6 +117,9 @@ def cifg_shapes(
         "output_embedding": (num_tokens, projection_size),
         "output_bias": (num_tokens,),
     }
+    if tied:
+        del shapes["output_embedding"]
+    return shapes
 
 
 def cifg_language_model(
@@ -121,12 +128,14 @@ def cifg_language_model(
     num_units: int = 670,
     projection_size: int = 96,
     embedding_size: int = 96,
+    tied: bool = False,
 ) -> LanguageModel:
     """Returns the one-layer CIFG-LSTM of Gboard (Hard et al. 2018, Section 3).
 
     CIFG couples the input gate to the forget gate: i = 1 - f. The cell's output is
-    projected, and scored against a separate output embedding (Xu et al. 2023, Section
-    2.3, advise against sharing it with the input's).
+    projected, and scored against an output embedding: its own, or with `tied` the
+    input's (Press and Wolf 2017). Xu et al. 2023, Section 2.3, advise against the
+    latter.
 
     Args:
         num_tokens: Size of the vocabulary with its special tokens, at least 5.
@@ -134,15 +143,16 @@ def cifg_language_model(
         projection_size: The size of the cell's output, and of the output
             embeddings; at least 1.
         embedding_size: The size of the input embeddings, at least 1.
+        tied: Whether the output embedding is the input's.
 
     Returns:
         The model: (embedding_size + projection_size + 1) * num_tokens parameters in
-        embeddings and output bias, and
+        embeddings and output bias, projection_size * num_tokens fewer if tied, and
         3 * num_units * (embedding_size + projection_size + 1)
         + num_units * projection_size in the cell.
 
     Raises:
-        ValueError: If a size is out of range.
+        ValueError: If a size is out of range, or tied embeddings have two sizes.
     """
     checks.integer(least=5, num_tokens=num_tokens)
     checks.integer(
@@ -151,7 +161,16 @@ def cifg_language_model(
         projection_size=projection_size,
         embedding_size=embedding_size,
     )
-    shapes = cifg_shapes(num_tokens, num_units, projection_size, embedding_size)
+    if tied and projection_size != embedding_size:
+        raise ValueError(
+            f"projection_size is {projection_size}; with tied embeddings it has to be "
+            f"embedding_size, {embedding_size}"
+        )
+    sizes = num_units, projection_size, embedding_size
+    shapes = cifg_shapes(num_tokens, *sizes, tied=tied)
+    over_places = OverPlaces(cifg.scores, cifg.gradients)
+    if tied:
+        over_places = OverPlaces(cifg.tied_scores, cifg.tied_gradients)
 
     def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
         weights = collections.OrderedDict()
@@ -172,15 +191,10 @@ def cifg_language_model(
         everywhere = places.Places(
             tf.reshape(tf.transpose(tokens), [-1]), None, tf.fill([time], batch)
         )
-        scores = cifg.scores(weights, everywhere)
+        scores = over_places.scores(weights, everywhere)
         return tf.transpose(tf.reshape(scores, [time, batch, num_tokens]), [1, 0, 2])
 
-    return LanguageModel(
-        num_tokens,
-        initial_weights,
-        logits,
-        OverPlaces(cifg.scores, cifg.gradients),
-    )
+    return LanguageModel(num_tokens, initial_weights, logits, over_places)
 
 
 def from_functional_model(

@@ -75,6 +75,11 @@ class ModelOptions:
         least=1,
         most=_LARGEST_LAYER,
     )
+    tied_embeddings: bool = option(
+        False,
+        "Use the CIFG-LSTM's input embedding as its output embedding, too: fewer "
+        "parameters, whose update has one norm and one noise.",
+    )
     initial_model: str | None = option(
         None,
         "Begin with the model of an earlier run of the same vocabulary and sizes: its "
@@ -159,6 +164,12 @@ class ModelOptions:
         )
 
     def _check_beginning(self) -> None:
+        if self.tied_embeddings and self.model is not None:
+            raise OptionError(
+                self,
+                "{tied_embeddings=} cannot be combined with {model}: it is of the "
+                "default model. Leave one of them out",
+            )
         if self.initial_bias != "public":
             return
         for name in ("vocabulary", "initial_model", "model"):

@@ -5,7 +5,7 @@ import dataclasses
 import hypothesis
 import numpy as np
 import tensorflow as tf
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 from hypothesis import strategies
 
 from tests.training import training_test_case as common
@@ -49,7 +49,7 @@ class PlacesTest(absltest.TestCase):
         self.assertEqual(found.counts.numpy().tolist(), [2, 2, 0, 0, 0])
 
 
-class CifgTest(absltest.TestCase):
+class CifgTest(parameterized.TestCase):
     @hypothesis.settings(deadline=None, max_examples=12, derandomize=True)
     @hypothesis.given(_SENTENCES, strategies.integers(0, 1000))
     def test_scores_and_gradients_are_those_with_padding(self, sentences, seed):
@@ -78,8 +78,9 @@ class CifgTest(absltest.TestCase):
         for (_, one), (_, other) in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, atol=1e-5)
 
-    def test_the_gradient_is_the_slope_of_the_loss(self):
-        cifg = common.small_cifg()
+    @parameterized.parameters(False, True)
+    def test_the_gradient_is_the_slope_of_the_loss(self, tied):
+        cifg = common.small_cifg(tied)
         weights, batch = random_weights(cifg, 1), batch_of([[4, 5, 6], [7], [8, 4]])
         gradients = cifg.gradients(weights, batch)
 
@@ -99,8 +100,9 @@ class CifgTest(absltest.TestCase):
             expected = float(tf.reduce_sum(gradients[number] * direction))
             self.assertAlmostEqual(slope, expected, delta=2e-3 + 0.01 * abs(expected))
 
-    def test_one_step(self):
-        cifg = common.small_cifg()
+    @parameterized.parameters(False, True)
+    def test_one_step(self, tied):
+        cifg = common.small_cifg(tied)
         weights = random_weights(cifg, 3)
         batch = examples.Batch(tf.constant([[2], [4]]), tf.constant([[4], [7]]))
         padded = dataclasses.replace(cifg, over_places=None)

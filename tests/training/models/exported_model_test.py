@@ -62,6 +62,19 @@ class ExportedModelTest(absltest.TestCase):
         for logits in (found.network().logits(values, tokens), self._of_graph(tokens)):
             np.testing.assert_allclose(logits, expected, atol=1e-5)
 
+    def test_a_tied_model_is_known_by_its_weights(self):
+        self.model = model.cifg_language_model(
+            8, num_units=4, projection_size=3, embedding_size=3, tied=True
+        )
+        self.weights = self.model.initial_weights(3)
+        self._export()
+        tokens = tf.constant([[2, 4, 5, 0], [2, 7, 1, 6]])
+        found = exported_model.read(self.path)
+        values = list(found.weights.values())
+        np.testing.assert_allclose(
+            found.network().logits(values, tokens), self._of_graph(tokens), atol=1e-5
+        )
+
     def test_a_custom_model_is_made_by_the_function_that_the_user_names(self):
         self.enter_context(_module("kinds", _KINDS))
         tokens = tf.constant([[2, 4, 5, 0], [2, 7, 1, 6]])

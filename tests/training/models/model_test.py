@@ -6,6 +6,7 @@ import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
 from federated_hh.runtime import runtime
+from tests.training import training_test_case as common
 from training.models import model
 
 
@@ -69,6 +70,26 @@ class CifgTest(parameterized.TestCase):
         np.testing.assert_allclose(
             found, reference_logits(weights, tokens), rtol=1e-4, atol=1e-4
         )
+
+    def test_tied_embeddings(self):
+        tied = common.small_cifg(tied=True)
+        own = model.cifg_language_model(
+            tied.num_tokens, num_units=5, projection_size=4, embedding_size=4
+        )
+        self.assertEqual(
+            tied.num_parameters(), own.num_parameters() - 4 * tied.num_tokens
+        )
+        weights = tied.initial_weights(2)
+        self.assertNotIn("output_embedding", weights)
+        untied = dict.fromkeys(own.initial_weights(2)) | weights
+        untied["output_embedding"] = weights["input_embedding"]
+        tokens = tf.constant([[2, 4, 5, 6], [2, 7, 3, 0]])
+        np.testing.assert_array_equal(
+            tied.logits(list(weights.values()), tokens),
+            own.logits(list(untied.values()), tokens),
+        )
+        with self.assertRaisesRegex(ValueError, "projection_size is 3; with tied"):
+            model.cifg_language_model(9, projection_size=3, embedding_size=4, tied=True)
 
     def test_initial_weights(self):
         cifg = model.cifg_language_model(20, num_units=6, projection_size=4)
