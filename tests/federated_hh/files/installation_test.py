@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import pathlib
+import shlex
 import sys
 from unittest import mock
 
@@ -29,16 +30,16 @@ class InstallationTest(absltest.TestCase):
             self.assertEqual(installation.cache(), pathlib.Path("/users/federated-hh"))
 
     def test_next_commands_name_a_python_that_has_the_packages(self):
-        for found, expected in (
-            (sys.executable, "python -m"),
-            ("/usr/bin/python", f"{sys.executable} -m"),
-            (None, f"{sys.executable} -m"),
-        ):
+        own = "/an environment/bin/python"
+        for found, expected in ((own, "python"), ("/usr/bin/python", own), (None, own)):
             with (
                 self.as_installed(),
+                mock.patch.object(sys, "executable", own),
                 mock.patch.object(installation.shutil, "which", {"python": found}.get),
             ):
-                self.assertEqual(installation.launcher(), expected)
+                # The words as a shell reads them.
+                words = shlex.split(installation.launcher())
+                self.assertEqual(words, [expected, "-m"])
 
     def test_the_version_is_the_installed_one_and_no_commit_around_it(self):
         with (

@@ -51,8 +51,8 @@ class DrawnNoiseTest(parameterized.TestCase):
         (0.61, 1e-6, 1300),
         (8.0, 1e-10, 2000),
         # A tenth and 0.3 of delta are left out.
-        (0.1, 1.9e-28, 1),
-        (0.1, 2.3e-29, 1),
+        (0.1, 4.6e-30, 1),
+        (0.1, 1.6e-30, 1),
         (4.5, 3e-14, 100_000),
     )
     def test_no_less_and_little_more_than_what_is_proved(self, rho, delta, rounds):
@@ -75,6 +75,8 @@ class DrawnNoiseTest(parameterized.TestCase):
                 self.assertAlmostEqual(float(found.epsilon / alone), 1, places=6)
 
     @parameterized.parameters(
+        # 0.57 of delta would be left out, then far more than all of it.
+        (0.1, 9e-31, 1),
         (10.0, 1e-40, 2),
         (0.61, 1e-40, 1),
         (0.001, 1e-33, 4),

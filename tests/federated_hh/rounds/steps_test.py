@@ -4,12 +4,20 @@ import dataclasses
 from unittest import mock
 
 import numpy as np
-from absl.testing import absltest
+from absl.testing import absltest, parameterized
 
 from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.dp_ftrl import (
+    blt,
+    correlated_noise,
+    model_updates,
+    toeplitz,
+    update_noise,
+)
+from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.triehh import plan as triehh_plan
-from federated_hh.randomness import noise_keys
-from federated_hh.rounds import algorithm, samplers, steps
+from federated_hh.randomness import noise_keys, streams
+from federated_hh.rounds import algorithm, samplers, steps, timers
 
 _KEY = noise_keys.NoiseKey(11, is_secret=True)
 _OTHER_KEY = noise_keys.NoiseKey(12, is_secret=True)
@@ -135,6 +143,70 @@ class DrawTest(absltest.TestCase):
         self.assertEqual(first, self.cohorts(_steps(_OTHER_KEY, sampler=sampler)))
         other = self.cohorts(_steps(seed=4, sampler=sampler))
         self.assertNoCommonElements(first, other)
+
+
+class StreamsTest(parameterized.TestCase):
+    @parameterized.named_parameters(
+        ("tree", update_noise.TreeNoise, {}),
+        ("independent", update_noise.GaussianNoise, {}),
+        ("blt", correlated_noise.BltNoise, dict(matrix=blt.Blt((0.3,), (0.3,)))),
+        ("banded", correlated_noise.BandedNoise, dict(matrix=toeplitz.SquareRoot(2))),
+    )
+    def test_a_round_of_noisy_updates_draws_from_these_streams(self, kind, options):
+        mechanism = kind(
+            num_rounds=_MAX_ROUNDS,
+            noise_multiplier=1.0,
+            clip_norm=1.0,
+            adaptive_clip=update_noise.AdaptiveClip(count_stddev=1.0),
+            **options,
+        )
+        by_hand = steps.Steps(Updates(mechanism), seed=3, noise_key=_KEY)
+        start = by_hand.begin()
+        drawn = []
+
+        def recorded(draw):
+            def record(stream, *path):
+                drawn.append((stream.path[:2], stream.path[3:], stream.history))
+                return draw(stream, *path)
+
+            return record
+
+        for name in ("bits", "seed_sequence", "stateless_seed"):
+            draw = recorded(getattr(streams.Stream, name))
+            self.enter_context(mock.patch.object(streams.Stream, name, draw))
+        query = by_hand._algorithm.next_query(start.state)
+        cohort = by_hand.draw(start)
+        total = by_hand.ask(start, query, cohort.cohort)
+        after = by_hand.update(start, query, cohort, total).progress
+        run = ("run", by_hand._identity)
+        self.assertNotEqual(start.history, after.history)
+        # Of a correlated noise, matrix and scale follow.
+        self.assertEqual(
+            {(path, rest[:3], history) for path, rest, history in drawn},
+            {
+                (("repeat", 0), (), b""),
+                (run, ("clients",), start.history),
+                (run, ("history",), start.history),
+                (run, ("release", "mechanism", "updates"), after.history),
+                (run, ("release", "mechanism", "counts"), after.history),
+            },
+        )
+
+
+class Updates(Draws):
+    """Releases updates of two numbers, of which the cohort drew nothing."""
+
+    def __init__(self, mechanism):
+        sampler = timers.Timers(num_clients=40, cohort_size=20, num_rounds=_MAX_ROUNDS)
+        self.plan = training_plan.plan_of(sampler, mechanism)
+
+    def next_query(self, state):
+        def ask(cohort, stream):
+            _draw(cohort, stream)
+            zeros = {"w": np.zeros(2, np.int64)}
+            return model_updates.UpdateSum(zeros, len(cohort), 0, 0)
+
+        return algorithm.Query(ask, {"clip_norm": 1.0})
 
 
 class _PublicCohorts(samplers.UniformCohorts):

@@ -283,6 +283,16 @@ class LawTest(parameterized.TestCase):
         table = np.histogram2d(*(day.astype(int) for day in days), bins=2)[0]
         self.assertGreater(stats.chi2_contingency(table)[1], _ALARM)
 
+    def test_idleness_stays_for_ten_minutes(self):
+        always = timers.DiurnalAvailability(mean_charging=1.0, amplitude=0.0)
+        first, last, after = (
+            always.available(seconds, 1000, _STREAM) for seconds in (600, 1199, 1200)
+        )
+        np.testing.assert_array_equal(first, last)
+        # Independent: binomial, 1,000 devices.
+        changed = np.count_nonzero(first != after)
+        self.assert_likely(stats.binom(1000, 0.5), changed, _ALARM)
+
     def test_more_rounds_begin_at_night(self):
         rule = timers.Timers(
             num_clients=1000,

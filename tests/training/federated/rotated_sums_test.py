@@ -171,6 +171,21 @@ class NormTest(parameterized.TestCase):
             if size == client.of.dimension and ratio > 100:
                 self.assertGreater(moved, 0.99 * float(client.of.norm_factor))
 
+    def test_neighbours_are_as_near_where_the_server_s_floats_are_coarse(self):
+        # Sums of 2^28 clients, where a float's last bit is tens of the units that sums
+        # are rounded to: this shows, and is no more than accounted.
+        client = Client(update_of(2.2 / math.sqrt(2), 2, num_clients=2**28))
+        self.assertEqual(client.of.squared_limit, 8)
+        one, moves = np.array([2, 2]), []
+        most = 2**28 * client.of.largest_coordinate
+        for others in np.random.default_rng(1).integers(-most, most, (20, 2)):
+            without, with_ = (
+                client.decoded(sum_)["w"] for sum_ in (others, others + one)
+            )
+            moves.append(math.sqrt(squared_norm(with_ - without)) / 2**32)
+        self.assertLessEqual(max(moves), float(client.of.norm_factor))
+        self.assertGreater(max(moves), math.sqrt(8) / 2.2 + 2**-31)
+
     @parameterized.parameters((0, 9), (1, 0), (1, 6), (9, 0))
     def test_without_a_try_that_is_short_enough_a_client_sends_zeros(
         self, tries, limit

@@ -108,7 +108,13 @@ class LawTest(parameterized.TestCase):
 
 
 class ReleaseTest(parameterized.TestCase):
-    @parameterized.parameters(_BLT, blt.Blt((1e-9, 0.04), (0.02, 0.3)), _BANDED)
+    @parameterized.parameters(
+        _BLT,
+        blt.Blt((1e-9, 0.04), (0.02, 0.3)),
+        _BANDED,
+        # Two neighbours' roundings to integers, and next to nothing else.
+        blt.Blt((0.5,), (0.01,)),
+    )
     def test_the_noisy_integers_alone_decide(self, matrix):
         # A neighbour's sums, with what has to be drawn for the same noisy integers: not
         # a bit differs, and what is drawn differs by C times the contributions, but for

@@ -5,7 +5,6 @@ import dataclasses
 import fractions
 import itertools
 import math
-from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -195,20 +194,6 @@ class NoiseTest(parameterized.TestCase):
             statistic = np.sum(np.square(values, dtype=float)) / stddev**2
             law = stats.chi2(len(values))
             self.assertGreater(min(law.cdf(statistic), law.sf(statistic)), 1e-9)
-
-    @parameterized.parameters(*_BOTH)
-    def test_counts_and_updates_have_streams_of_their_own(self, kind):
-        adaptive = update_noise.AdaptiveClip(count_stddev=0.5)
-        run = Run(kind, adaptive_clip=adaptive)
-        drawn_from, add = [], type(run.mechanism.kind).add
-
-        def recorded(self, total, stddev, state, stream):
-            drawn_from.append(stream)
-            return add(self, total, stddev, state, stream)
-
-        with mock.patch.object(type(run.mechanism.kind), "add", recorded):
-            run.release(zeros())
-        self.assertLen({stream.path for stream in drawn_from}, 2)
 
     def test_a_scale_of_each_round(self):
         # Chi-square of 400,000 values, false alarms 1e-9.
