@@ -30,7 +30,14 @@ from federated_hh.files import freed_memory, seal, software
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import identities, noise_keys, streams
 from federated_hh.reports import page
-from federated_hh.rounds import checkpoints, experiment, record, run, steps
+from federated_hh.rounds import (
+    block_round,
+    checkpoints,
+    experiment,
+    record,
+    run,
+    steps,
+)
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
@@ -134,6 +141,8 @@ def no_curves(section, metrics, stem="metrics"):
 class ContractTestCase(parameterized.TestCase):
     # Runs that several tests look at, by case: they are made once a process.
     _whole: ClassVar[dict[str, tuple[Any, int]]] = {}
+    # The bounds of each run's sums over blocks; None for a sum in the clear.
+    _bounds: ClassVar[dict[str, list[Any]]] = {}
     _interrupted: ClassVar[dict[str, str]] = {}
 
     @classmethod
@@ -170,8 +179,16 @@ class ContractTestCase(parameterized.TestCase):
         if case not in self._whole:
             path = os.path.join(_shared_folder(), f"{case}_whole")
             algorithm = self.make(case)
-            with killed_at(math.inf) as passed:
+            built, bounds = block_round.BlockRound._sum, []
+
+            def recorded(round_, values, largest):
+                bounds.append(largest)
+                return built(round_, values, largest)
+
+            sums = mock.patch.object(block_round.BlockRound, "_sum", recorded)
+            with sums, killed_at(math.inf) as passed:
                 self._whole[case] = self.start(case, algorithm, path), passed[0]
+            self._bounds[case] = bounds
         return self._whole[case]
 
     def new_folder(self):
@@ -243,6 +260,14 @@ class KilledTest(ContractTestCase):
                     self.steps_in_tensorboard(path),
                     self.steps_in_tensorboard(whole.path),
                 )
+
+    @parameterized.parameters(*_NAMES)
+    def test_no_sum_is_in_the_clear(self, case):
+        self.whole(case)
+        self.assertNotIn(None, self._bounds[case])
+        # The others have no blocks: NumPy alone, or devices that add up themselves.
+        with_blocks = {"triehh", "ldp_triehh", "median_length", "sfp", "training"}
+        self.assertEqual(bool(self._bounds[case]), case in with_blocks)
 
     def test_half_a_line_of_the_record_asked_nobody(self):
         algorithm = self.make("tally")
