@@ -139,10 +139,12 @@ class RoundingTest(parameterized.TestCase):
 
     def test_groups(self):
         generator = np.random.default_rng(56)
+        # With powers that a float does not hold, too.
+        cases = [(0.7001, 1e-306, 1000)]
         for _ in range(300):
-            epsilon = float(10 ** generator.uniform(-6, 1))
-            delta = float(10 ** generator.uniform(-300, -200))
-            size = int(generator.integers(1, 40))
+            epsilon, delta = 10 ** generator.uniform((-6, -300), (1, -200))
+            cases.append((float(epsilon), float(delta), int(generator.integers(1, 40))))
+        for epsilon, delta, size in cases:
             group_epsilon, group_delta = conversions.group_privacy(epsilon, delta, size)
             exact = delta * mpmath.fsum(
                 mpmath.exp(i * mpmath.mpf(epsilon)) for i in range(size)

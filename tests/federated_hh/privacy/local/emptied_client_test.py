@@ -101,6 +101,8 @@ class EmptiedClientTest(parameterized.TestCase):
     def test_a_count_against_its_definition(self, mean, chance, bound):
         added = stats.binom.pmf(np.arange(bound + 1), bound, chance)
         count = emptied_client.ShiftedCount(mean, added)
+        with mock.patch.multiple(emptied_client, _DEVIATIONS=2.0, _MARGIN=0):
+            narrow = emptied_client.ShiftedCount(mean, added)
         values = np.arange(0, int(mean + 15 * math.sqrt(mean) + 60))
         chances = stats.poisson.pmf(values, mean)
         # The likelihood ratio of k points more is a falling factorial over mean^k.
@@ -112,6 +114,8 @@ class EmptiedClientTest(parameterized.TestCase):
             exact = _delta(epsilon, chances, ratio * chances)
             found = count.delta(epsilon)
             self.assertBetween(found, exact * (1 - 1e-9), exact * (1 + 1e-6) + 1e-20)
+            # What a table does not reach is counted.
+            self.assertGreaterEqual(narrow.delta(epsilon), exact * (1 - 1e-9))
 
     def test_an_observer_may_be_shown_an_added_count(self):
         hidden = emptied_client.ShiftedCount(50.0, np.array([0.4, 0.6]))

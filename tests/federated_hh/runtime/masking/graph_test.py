@@ -61,8 +61,9 @@ class GraphTest(parameterized.TestCase):
         self.assertGreater(worst, -1)
 
     @parameterized.parameters(
-        (9, 4, 2, 3, 2), (9, 4, 3, 2, 3), (10, 4, 0, 6, 2), (10, 6, 4, 2, 4)
-    )
+        (9, 4, 2, 3, 2), (9, 4, 3, 2, 3), (10, 4, 0, 6, 2), (10, 6, 4, 2, 4),
+        (9, 4, 0, 4, 2),  # for which the bound is the probability
+    )  # fmt: skip
     def test_bounds_hold_for_all_who_may_be_gone_or_corrupt(self, n, k, bad, gone, t):
         found = graph.Graph(graph.Needs(n, gone, bad), k, t)
         near = found.ring(np.arange(n))
@@ -98,11 +99,12 @@ class GraphTest(parameterized.TestCase):
             self.assertLessEqual(max(min(d, n - d) for d in distance), k // 2)
 
     def test_few_clients_all_know_each_other(self):
-        found = graph.choose(graph.Needs(4, 1, 1))
-        self.assertTrue(found.is_complete)
-        self.assertEqual(found.threshold, 2)
-        self.assertEqual(found.log2_insecure, -math.inf)
-        self.assertEqual(found.log2_incorrect, -math.inf)
+        for needs, threshold in ((graph.Needs(4, 1, 1), 2), (graph.Needs(7, 1, 3), 4)):
+            found = graph.choose(needs)
+            self.assertTrue(found.is_complete)
+            self.assertEqual(found.threshold, threshold)
+            self.assertEqual(found.log2_insecure, -math.inf)
+            self.assertEqual(found.log2_incorrect, -math.inf)
 
     def test_what_nothing_can_withstand(self):
         with self.assertRaisesRegex(ValueError, "no graph both hides the other"):
