@@ -191,6 +191,20 @@ class OneSidedTest(absltest.TestCase):
             self.assertGreaterEqual(reached, decimal.Decimal(delta))
             self.assertLess(reached, decimal.Decimal(delta * (1 + 3e-9)))
 
+    def test_the_curve_is_read_at_no_larger_losses(self):
+        # Of 3 steps of 0.1, for one, the float product is more than the product.
+        read, step = [], 0.1
+
+        def deltas(epsilons):
+            read.extend(epsilons.tolist())
+            return 0.1 * np.exp(-epsilons)
+
+        curve = Mechanisms(lambda at: 0.1, 5.0, one_sided_deltas=deltas)
+        curve.law(step, 50)
+        self.assertLen(read, 51)
+        for number, epsilon in enumerate(map(fractions.Fraction, read)):
+            self.assertLessEqual(epsilon, number * fractions.Fraction(step))
+
     def test_small_masses_move_to_larger_losses(self):
         law = [fractions.Fraction(each, 64) for each in (1, 5, 40, 16, 2)]
         masses, lowest, lost = loss_composition._power(

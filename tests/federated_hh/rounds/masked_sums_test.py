@@ -383,6 +383,14 @@ class OptionsTest(parameterized.TestCase):
         self.assertEqual(_masking().graph(1000).needs.most_gone, 50)
         self.assertEqual(_masking(tolerated_dropout=0.2).graph(10).needs.most_gone, 2)
 
+    def test_drop_outs_follow_from_the_masks_own_stream(self):
+        masking = _masking(dropout_rate=0.3)
+        vectors = np.ones((40, 1), np.int64)
+        found = masking.add(40, 1, 1, lambda who: vectors[who], _STREAM)
+        gone = protocol.drop_outs(40, 0.3, _STREAM.at("masked sum"))
+        late = [client for client, step in gone.items() if step is Step.UNMASKING]
+        self.assertEqual(set(found.summed), set(range(40)) - set(gone) | set(late))
+
     def test_options_without_masks(self):
         with self.assertRaisesRegex(
             ValueError, "dropout_rate=0.1 is for secure_sum=ma"

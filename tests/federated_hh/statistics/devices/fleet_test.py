@@ -321,6 +321,7 @@ class PlanTest(parameterized.TestCase):
             self.assertEqual((of_reports.epsilon, of_reports.delta), (local, 0))
             twice = self.plan(sampler).statement(None, 1e-9, repeats=2)
             self.assertEqual(twice.guarantees[0].epsilon, 2.0)
+            self.assertAlmostEqual(twice.guarantees[0].delta, 2 * delta, delta=1e-15)
 
     def test_statement_of_a_renyi_filter(self):
         renyi = {
