@@ -101,7 +101,7 @@ class EmptiedClientTest(parameterized.TestCase):
     def test_a_count_against_its_definition(self, mean, chance, bound):
         added = stats.binom.pmf(np.arange(bound + 1), bound, chance)
         count = emptied_client.ShiftedCount(mean, added)
-        with mock.patch.multiple(emptied_client, _DEVIATIONS=2.0, _MARGIN=0):
+        with mock.patch.multiple(emptied_client, _DEVIATIONS=0.1, _MARGIN=0):
             narrow = emptied_client.ShiftedCount(mean, added)
         values = np.arange(0, int(mean + 15 * math.sqrt(mean) + 60))
         chances = stats.poisson.pmf(values, mean)
