@@ -6,6 +6,7 @@ Randomized tests have a false-alarm rate of 1e-6 each.
 import decimal
 import fractions
 import itertools
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -14,6 +15,7 @@ from absl.testing import absltest, parameterized
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.randomizers import (
     coins,
+    count_mean_sketch,
     k_ary,
     one_hot,
     subset_selection,
@@ -47,6 +49,7 @@ def _make(name, epsilon, domain_size):
         "k_ary": k_ary.KAryRandomizedResponse,
         "asymmetric": one_hot.AsymmetricOneHotEncoding,
         "symmetric": one_hot.SymmetricOneHotEncoding,
+        "sketch": count_mean_sketch.CountMeanSketch,
     }[name](epsilon, domain_size)
 
 
@@ -210,16 +213,34 @@ class LawOfReportsTest(parameterized.TestCase):
         self.assertEqual(counts.dtype, tf.int64)
 
 
+class SeedsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ("subset", 2), ("k_ary", 2), ("asymmetric", 1), ("symmetric", 1), ("sketch", 2)
+    )
+    def test_no_two_draws_of_a_report_have_one_seed(self, name, least):
+        seeds, uniform = [], tf.random.stateless_uniform
+
+        def recorded(shape, seed, **options):
+            seeds.append(tuple(np.asarray(seed).tolist()))
+            return uniform(shape, seed, **options)
+
+        randomizer = _make(name, 2.0, 12)
+        with mock.patch.object(tf.random, "stateless_uniform", recorded):
+            randomizer._randomize(tf.constant([3, 3, 5]), tf.constant([1, 2]))
+        self.assertLen(set(seeds), len(seeds))
+        self.assertGreaterEqual(len(seeds), least)
+
+
 class CoinTest(parameterized.TestCase):
     @parameterized.parameters(1, 2**31, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1)
     def test_heads_are_the_words_below_the_number(self, heads):
         words = tf.random.stateless_uniform(
             [1000], [1, 2], minval=None, maxval=None, dtype=tf.uint64, alg="philox"
         )
-        expected = [int(word) < heads for word in words.numpy()]
-        self.assertEqual(
-            coins.Coin(heads).toss([1000], [1, 2]).numpy().tolist(), expected
-        )
+        for number in (heads, int(words[0])):
+            expected = [int(word) < number for word in words.numpy()]
+            found = coins.Coin(number).toss([1000], [1, 2])
+            self.assertEqual(found.numpy().tolist(), expected)
 
     def test_rounding_is_to_the_side_asked_for(self):
         third = decimal.Decimal(1) / decimal.Decimal(3)

@@ -116,6 +116,18 @@ class TableTest(parameterized.TestCase):
                     self.assertLess(abs(ratio - 1), 2.0**-130, n)
         self.assertEqual(variance, Fraction(stddev) ** 2 + 5)
 
+    def test_no_step_is_too_narrow_for_the_integers(self):
+        # Given the sum, a step's last x has at least the variance 5. The first number
+        # is where two draws just fail that, and a third is needed.
+        variances = [Fraction(1_367_647 * (523**2 + 1))]
+        variances += [Fraction(4) ** bits + 5 for bits in range(8, 57)]
+        for variance in variances:
+            levels, step = discrete_gaussian._steps(variance)
+            narrow = variance / sum(step ** (2 * i) for i in range(levels))
+            self.assertLessEqual(narrow, Fraction(2**14, 14) ** 2)
+            if levels > 1:
+                self.assertGreaterEqual(narrow / (step**2 + 1), 5)
+
     def test_steps_are_put_together_with_the_first_one_widest(self):
         sampler = discrete_gaussian.DiscreteGaussian(7.0 * 2**32)
         values = np.array([[2, -16384, 16383]] + [[-3, -16384, 16383]] * 3, np.int16)

@@ -29,6 +29,17 @@ class SeedsTest(parameterized.TestCase):
         seed = streams.stateless_seed(7, "x", 3)
         self.assertEqual((seed.dtype, seed.shape), (np.int32, (2,)))
 
+    def test_streams_of_a_round_differ_by_key_path_and_history(self):
+        one = streams.Stream(1, ("a",), b"sums")
+        others = [one, streams.Stream(2, ("a",), b"sums"), one.at("b")]
+        others += [one.of(b"other sums"), one.of(b"")]
+        for drawn in (
+            {stream.generator("x").random() for stream in others},
+            {stream.stateless_seed("x").tobytes() for stream in others},
+            {stream.bits("x").bytes(0, 8) for stream in others},
+        ):
+            self.assertLen(drawn, 5)
+
     @parameterized.parameters(((-1, "a"),), ((1, -2),))
     def test_negative_numbers_are_refused(self, name):
         with self.assertRaisesRegex(ValueError, "-"):

@@ -1,7 +1,9 @@
 """Tests of how much noise a guarantee needs, and of how it is divided."""
 
+import fractions
 import math
 
+import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.privacy.dp_ftrl import noise_calibration, planning
@@ -153,10 +155,14 @@ class CalibrationTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "count_stddev"):
             noise_calibration.delta_noise_multiplier(7.0, 3.5)
 
-    def test_inflation_that_en_us_needs(self):
-        # The ratio of squares from which 24/98 is printed as 0.25.
-        self.assertEqual(f"{24 / 98 * 1.00042:.2f}", "0.25")
-        self.assertEqual(f"{24 / 98 * 1.00040:.2f}", "0.24")
+    def test_noise_split_costs_no_more(self):
+        # In exact fractions, of which the floats' rounding is a part.
+        for z, sigma in np.random.default_rng(1).uniform(1, 9, (100, 2)).tolist():
+            sigma += z / 2
+            found = noise_calibration.delta_noise_multiplier(z, sigma)
+            spent = fractions.Fraction(found) ** -2
+            spent += (2 * fractions.Fraction(sigma)) ** -2
+            self.assertLessEqual(spent, fractions.Fraction(z) ** -2)
 
 
 if __name__ == "__main__":

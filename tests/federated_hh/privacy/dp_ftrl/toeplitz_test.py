@@ -64,7 +64,7 @@ class SensitivityTest(parameterized.TestCase):
             separation = int(random.integers(0, num_rounds))
             expected = brute_force(values, most, separation)
             found = toeplitz.square_sensitivity(values, most, separation)
-            self.assertGreaterEqual(found, expected * (1 - 1e-13))
+            self.assertGreaterEqual(found, expected)
             self.assertLess(found, expected * (1 + 1e-11))
 
     @parameterized.parameters((14, 3, 2), (14, 14, 1), (14, 4, 3), (13, 2, 11))
@@ -103,6 +103,7 @@ class SensitivityTest(parameterized.TestCase):
             ((3, 4, 2), 3, 1),
             ((1, 1, 6), 4, 0),
             ((5, 5), 2, 3),
+            ((3, 3), 4, 1),
             ((4,), 2, 1),
         ):
             blocks = linalg.block_diag(
@@ -128,7 +129,7 @@ class SensitivityTest(parameterized.TestCase):
                 matrix, lengths, most, separation
             )
             self.assertAlmostEqual(found / divided, 1, places=10)
-            self.assertGreaterEqual(found, exact * (1 - 1e-13))
+            self.assertGreaterEqual(found, exact)
 
     @parameterized.parameters((15, 0.3, ()), (15, 0.9, (4, 5)), (80, 0.7, (50,)))
     def test_observed(self, num_rounds, share, restarts):
@@ -149,7 +150,7 @@ class SensitivityTest(parameterized.TestCase):
             found = toeplitz.observed_square_sensitivity(
                 matrix, clients[shuffled], rounds[shuffled], lengths
             )
-            self.assertGreaterEqual(found, expected * (1 - 1e-13))
+            self.assertGreaterEqual(found, expected)
             self.assertLess(found, expected * (1 + 1e-10))
 
     def test_observed_is_at_most_the_worst(self):
