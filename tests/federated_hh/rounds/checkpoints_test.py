@@ -65,6 +65,17 @@ class CheckpointsTest(absltest.TestCase):
         self.assertCountEqual(seen, expected)
         self.assertEqual([array.size for array in arrays.values()], [1, 1])
 
+    def test_digests_differ_by_types_shapes_and_places(self):
+        values = [
+            {"a": np.zeros(4, np.int64)},
+            {"a": np.zeros(4)},
+            {"a": np.zeros((2, 2), np.int64)},
+            {"b": np.zeros(4, np.int64)},
+            {"a": np.zeros(2, np.int64), "b": np.zeros(2, np.int64)},
+            {"a": np.zeros(3, np.int64), "b": np.zeros(1, np.int64)},
+        ]
+        self.assertLen(set(map(checkpoints.digest, values)), len(values))
+
     def test_the_hash_is_of_the_bytes_on_disk(self):
         saved = checkpoints.write(self.folder, "state.npz", self.value)
         contents = (self.folder.path / "state.npz").read_bytes()

@@ -269,6 +269,32 @@ class KilledTest(ContractTestCase):
         with_blocks = {"triehh", "ldp_triehh", "median_length", "sfp", "training"}
         self.assertEqual(bool(self._bounds[case]), case in with_blocks)
 
+    def test_a_round_is_on_the_disk_before_anybody_is_asked(self):
+        path = pathlib.Path(self.new_folder())
+        file = path / "simulator" / "rounds.jsonl"
+        # The record's bytes, and whether its folder had its name, when last synced.
+        on_disk: dict[pathlib.Path, Any] = {}
+        ask = steps.Steps.ask
+
+        def fsync(descriptor):
+            synced = pathlib.Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+            if synced == file:
+                on_disk[synced] = file.read_bytes()
+            elif synced == file.parent:
+                on_disk[synced] = file.exists()
+
+        def asked(by_hand, *arguments):
+            self.assertEqual(on_disk.get(file), file.read_bytes())
+            self.assertTrue(on_disk.get(file.parent))
+            return ask(by_hand, *arguments)
+
+        with (
+            mock.patch.object(os, "fsync", fsync),
+            mock.patch.object(steps.Steps, "ask", asked),
+        ):
+            self.start("tally", self.make("tally"), str(path))
+        self.assertLen(file.read_bytes().splitlines(), 10)
+
     def test_half_a_line_of_the_record_asked_nobody(self):
         algorithm = self.make("tally")
         expected = self.start("tally", algorithm).outcome

@@ -192,6 +192,20 @@ class StreamsTest(parameterized.TestCase):
             },
         )
 
+    def test_history_follows_from_key_sum_and_past(self):
+        def history(key=_KEY, votes=5, past=None):
+            by_hand = _steps(key)
+            start = by_hand.begin()
+            if past is not None:
+                start = dataclasses.replace(start, history=past)
+            total = np.array([votes, 0])
+            query, drawn = algorithm.Query(_draw), by_hand.draw(start)
+            return by_hand.update(start, query, drawn, total).progress.history
+
+        self.assertEqual(history(), history())
+        others = history(_OTHER_KEY), history(votes=6), history(past=bytes(32))
+        self.assertLen({history(), *others}, 4)
+
 
 class Updates(Draws):
     """Releases updates of two numbers, of which the cohort drew nothing."""
