@@ -1,6 +1,7 @@
 """Tests of noise that is correlated over rounds: its law, its cost, its state."""
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -104,7 +105,7 @@ class LawTest(parameterized.TestCase):
     def test_no_drawn_number_is_beyond_what_is_counted_on(self):
         for stddev in (2.0**45, 1.4 * 2**45, 2.0**46 * (1 - 1e-9), 2.0**50, 2.0**52):
             sampler = integer_noise.sampler_of(stddev)
-            self.assertLess(sampler.largest, 15 * stddev)
+            self.assertLess(sampler.largest, correlated_noise._REACH * stddev)
 
 
 class ReleaseTest(parameterized.TestCase):
@@ -187,6 +188,16 @@ class ReleaseTest(parameterized.TestCase):
         )
         for changed in (run(key=2), run(restart=0)):
             self.assertFalse(np.any(changed[0][1] == released[1]))
+
+    def test_other_matrices_and_scales_share_no_draws(self):
+        # Both scales are drawn as 2^45, in finer and less fine units.
+        drawn = []
+        for matrix, stddev in ((_BLT, 2.0**33), (_BANDED, 2.0**33), (_BLT, 2.0**34)):
+            stream = Stream(matrix, stddev)
+            stream.add(np.zeros(3000, np.int64))
+            drawn.append(stream.drawn[0])
+        for one, other in itertools.combinations(drawn, 2):
+            self.assertFalse(np.any(one == other))
 
     def test_the_state_does_not_tell_the_noise(self):
         # Uniform bytes (chi-square of 255 degrees of freedom), though buffers have only

@@ -6,7 +6,11 @@ import math
 
 from absl.testing import absltest, parameterized
 
-from federated_hh.privacy.dp_ftrl import model_updates, update_noise
+from federated_hh.privacy.dp_ftrl import (
+    model_updates,
+    rotated_updates,
+    update_noise,
+)
 from federated_hh.privacy.dp_ftrl.rotated_updates import RotatedUpdate
 
 # 2.4 million parameters, padded to 2^22; q = s C / 2^11, C_inflated / C, its square,
@@ -65,6 +69,12 @@ class NumbersTest(parameterized.TestCase):
         rounded = math.sqrt(size) / 2**32
         self.assertBetween(more, rounded - 1e-12, rounded + least * 1e-11)
         self.assertIsInstance(found.norm_factor, fractions.Fraction)
+
+    def test_roots_are_rounded_upwards(self):
+        for number in (2, 3, 7, 2_400_000, 10**12 + 1):
+            root = rotated_updates._root_upwards(number)
+            self.assertGreater(root**2, number)
+            self.assertLess((root - fractions.Fraction(1, 2**64)) ** 2, number)
 
     def test_the_modulus_has_room_for_all_sums(self):
         for clients in (1, 5, 6500, 6554):
