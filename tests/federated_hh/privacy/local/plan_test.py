@@ -280,6 +280,8 @@ class BadPlansTest(parameterized.TestCase):
         ({"replacement_epsilon": math.inf}, "both are infinite"),
         ({"aggregation": "mail"}, "aggregation is .*; it has to be one of"),
         ({"max_prefixes": 0}, "max_prefixes"),
+        # The 5,000 clients are enough for five rounds of 1,000.
+        ({"num_passes": 3}, "6 rounds need 6,000 clients"),
         ({"replacement_epsilon": 3.9}, "1 candidates has .* of 4; the plan has 3.9"),
         ({"randomizer": _Unknown}, "_Unknown, known as arbitrary; .* has no name"),
     )
