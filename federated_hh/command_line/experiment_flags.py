@@ -19,8 +19,7 @@ from federated_hh.files import custom_parts, installation
 from federated_hh.options import option_flags
 from federated_hh.options.fields import OptionError, check, option
 from federated_hh.populations.options import population_options
-from federated_hh.runtime import stops
-from federated_hh.runtime.worker import engine_options, startup
+from federated_hh.runtime.worker import engine_options, startup, stops
 
 if TYPE_CHECKING:  # imports NumPy
     from federated_hh.randomness import noise_keys
@@ -213,6 +212,7 @@ def run_program(
         )
         name = program.rpartition(".")[2].removeprefix("run_")
         output_dir = output_dir or run_directory.default_path(name)
+        stops.advise(lambda: _advice(program, output_dir))
         if not options.resume:
             made = run_directory.RunDirectory.reserve(output_dir)
         key = _noise_key(options, is_synthetic())
@@ -226,7 +226,9 @@ def run_program(
             sys.exit(installation.FAILED)
     except KeyboardInterrupt:
         by = stops.asked()
-        told = _interrupted(program, output_dir, f" by {by.name}" if by else "")
+        told = (
+            f"interrupted{f' by {by.name}' if by else ''}{_advice(program, output_dir)}"
+        )
         print(f"\n{told}", file=sys.stderr, flush=True)
         run_directory.RunDirectory.give_back(made)
         # The worker is gone and the files are closed. TFF's threads may stand in a
@@ -259,14 +261,13 @@ def _lines_of(error: BaseException) -> list[str] | None:
     return [_one_line(each) for each in getattr(error, "errors", [error])]
 
 
-def _interrupted(program: str, output_dir: str | None, by: str) -> str:
-    """Returns the last line of an interrupted program, with the command to resume."""
+def _advice(program: str, output_dir: str | None) -> str:
+    """Returns the end of an ended program's last line, with the command to resume."""
     if not os.path.exists(os.path.join(output_dir or "", "run.json")):
-        return f"interrupted{by} before the run began; nothing is lost"
+        return " before the run began; nothing is lost"
     command = installation.command(program)
     return (
-        f"interrupted{by}; resume with: {command} --resume "
-        f"--output_dir={shlex.quote(str(output_dir))}"
+        f"; resume with: {command} --resume --output_dir={shlex.quote(str(output_dir))}"
     )
 
 

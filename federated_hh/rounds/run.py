@@ -23,7 +23,7 @@ from federated_hh.rounds import checkpoints, record, steps
 from federated_hh.rounds.algorithm import Algorithm, Query
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory.files import RoundMetrics
-from federated_hh.runtime import stops
+from federated_hh.runtime.worker import stops
 
 S = TypeVar("S")
 _CHECKPOINT = "checkpoint-{:09d}.npz"

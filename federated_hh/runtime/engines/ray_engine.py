@@ -14,10 +14,11 @@ import math
 import os
 import pathlib
 import secrets
-import shutil
+import signal
+import subprocess
 import sys
-import tempfile
 import threading
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,12 +27,15 @@ from absl import logging
 
 from federated_hh.runtime.engines import in_process, mergeable, ray_worker, slices
 from federated_hh.runtime.engines.slices import EngineError
-from federated_hh.runtime.worker import engine_options, secure_sums
-from federated_hh.runtime.worker.worker import ANSWER_TIMEOUT_SECONDS
+from federated_hh.runtime.worker import engine_options, secure_sums, stops, worker
 
 MOST_SLICES = 32
 _KEPT = 32
 _START_SECONDS = 300.0
+_END_SECONDS = 5.0
+# Bytes, so that Ray's sockets have paths of at most 107, which the kernel takes.
+_MAX_PARENT = 18
+_GUARD = str(pathlib.Path(__file__).with_name("ray_guard.py"))
 _HOUSE = str(pathlib.Path(__file__).resolve().parents[3])
 _SETTINGS = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
@@ -70,10 +74,11 @@ def computing(max_concurrent_calls: int) -> Iterator[slices.Actors]:
             scheduling_strategy="SPREAD",
         )
         terms = ray_worker.Terms.now(
-            max_concurrent_calls, min(ANSWER_TIMEOUT_SECONDS, options.slice_timeout)
+            max_concurrent_calls,
+            min(worker.ANSWER_TIMEOUT_SECONDS, options.slice_timeout),
         )
         handles = [kind.remote() for _ in range(count)]
-        stack.callback(_end, ray, handles)
+        stack.callback(_end, ray, handles, options.ray_address is not None)
         actors = slices.Actors(handles, terms, options.slice_timeout)
         actors.begin(_START_SECONDS)
         logging.info("Ray: %d workers.", count)
@@ -82,7 +87,11 @@ def computing(max_concurrent_calls: int) -> Iterator[slices.Actors]:
             yield actors
 
 
-def _end(ray: Any, handles: list[Any]) -> None:
+def _end(ray: Any, handles: list[Any], cluster_stays: bool) -> None:
+    with contextlib.suppress(ray.exceptions.RayError):
+        if cluster_stays:  # otherwise their files go with it
+            ended = [actor.end.remote() for actor in handles]
+            ray.wait(ended, num_returns=len(ended), timeout=_END_SECONDS)
     for actor in handles:
         with contextlib.suppress(ray.exceptions.RayError):
             ray.kill(actor)
@@ -202,9 +211,18 @@ def cluster(options: engine_options.EngineOptions) -> Iterator[Any]:
         "configure_logging": False,
     }
     with contextlib.ExitStack() as stack:
-        folder = tempfile.mkdtemp(prefix="ray_", dir="/tmp")  # sockets: short
-        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder = None
+        if options.ray_address is None:
+            directory = worker.SocketDirectory(_MAX_PARENT)
+            stack.callback(directory.close)
+            folder = directory.path
+        stack.enter_context(_guard(folder))
         stack.callback(ray.shutdown)
+        # Its own would end the program by exceptions that nobody expects, and print.
+        private = ray._private
+        stack.enter_context(_replaced(private.utils, "set_sigterm_handler"))
+        stack.enter_context(_replaced(private.worker, "print_to_stdstream"))
+        on_terminate = signal.getsignal(signal.SIGTERM)
         if options.ray_address is not None:
             slices.check_address(options.ray_address)
             del quiet["include_dashboard"]
@@ -217,17 +235,53 @@ def cluster(options: engine_options.EngineOptions) -> Iterator[Any]:
                     f"is there: {' '.join(str(error).split())}"
                 ) from error
         else:
-            # Actors find this code.
+            # Actors find this code, and what they leave goes with the cluster.
             path = os.pathsep.join([_HOUSE, os.environ.get("PYTHONPATH", "")])
-            stack.enter_context(_environment({"PYTHONPATH": path}))
+            environment = {"PYTHONPATH": path, "TMPDIR": str(folder)}
+            stack.enter_context(_environment(environment))
             with _quiet_start():
                 ray.init(
                     num_cpus=options.num_workers or len(os.sched_getaffinity(0)),
                     _node_ip_address="127.0.0.1",
-                    _temp_dir=folder,
+                    _temp_dir=f"{folder}/ray",
                     **quiet,
                 )
-        yield ray
+        signal.signal(signal.SIGTERM, on_terminate)  # Ray's core has taken it
+        try:
+            yield ray
+        except ray.exceptions.RayError as error:
+            reason = " ".join(str(error).split())[:500]
+            raise EngineError(f"Ray failed ({reason}){stops.advice()}") from error
+
+
+@contextlib.contextmanager
+def _guard(folder: pathlib.Path | None) -> Iterator[None]:
+    """Runs a process that clears up after this one; see `ray_guard`."""
+    line = (
+        "error: the program was killed, or ended by Ray, as where Ray's raylet or head "
+        f"is lost or memory runs out{stops.advice()}"
+    )
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-S", _GUARD, str(folder or ""), line],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        guard.communicate(b".")
+
+
+@contextlib.contextmanager
+def _replaced(module: types.ModuleType, name: str) -> Iterator[None]:
+    """Makes a function of Ray's do nothing."""
+    before = getattr(module, name)
+    setattr(module, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        setattr(module, name, before)
 
 
 def import_ray(is_local: bool) -> Any:

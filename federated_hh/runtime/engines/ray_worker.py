@@ -102,6 +102,11 @@ class SliceWorker:
             return f"{host}: {' '.join(str(error).split())}"
         return ""
 
+    def end(self) -> None:
+        """Ends the runtime and removes its files."""
+        if self._worker is not None:
+            self._worker.close()
+
     def process_ids(self) -> tuple[int, int | None]:
         """Returns the ids of the actor's process, and of its TFF worker's if any."""
         return os.getpid(), self._worker and self._worker.process.pid

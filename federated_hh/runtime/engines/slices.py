@@ -15,6 +15,7 @@ from typing import Any
 from absl import logging
 
 from federated_hh.runtime.engines import ray_worker
+from federated_hh.runtime.worker import stops
 
 TRIES = 4
 # How long all actors may be on their way back before a round is given up.
@@ -193,7 +194,7 @@ class Actors:
             if self._tries[task.number] >= TRIES:
                 raise EngineError(
                     f"a slice of a round failed {TRIES} times, the last time because "
-                    f"of: {reason[:500]}; --resume continues from the last checkpoint"
+                    f"of: {reason[:500]}{stops.advice()}"
                 )
             self._waiting.appendleft(task.number)
         self._begin(task.actor)
@@ -219,5 +220,5 @@ class Actors:
         elif time.monotonic() - self._last_work > MENDING_SECONDS:
             raise EngineError(
                 f"all {len(self.handles)} workers are lost, and none restarted within "
-                f"{MENDING_SECONDS:.0f} s; --resume continues from the last checkpoint"
+                f"{MENDING_SECONDS:.0f} s{stops.advice()}"
             )

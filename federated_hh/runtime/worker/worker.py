@@ -292,13 +292,16 @@ class SocketDirectory:
         path: Path of the directory.
     """
 
-    def __init__(self):
+    def __init__(self, longest_parent: int = _MAX_SOCKETS_PARENT):
         """Creates it, and removes the directories of this user's killed programs.
+
+        Args:
+            longest_parent: Bytes that the path of the directory above may have.
 
         Raises:
             OSError: If no directory can hold it.
         """
-        parent = _parent_of_sockets()
+        parent = _parent_of_sockets(longest_parent)
         _remove_abandoned(parent)
         # It has its name only when it is locked.
         made = pathlib.Path(tempfile.mkdtemp(prefix=f".{_SOCKETS_PREFIX}", dir=parent))
@@ -315,12 +318,10 @@ class SocketDirectory:
             self._lock = -1
 
 
-def _parent_of_sockets() -> pathlib.Path:
+def _parent_of_sockets(longest: int) -> pathlib.Path:
     candidates = (tempfile.gettempdir(), "/tmp", "/dev/shm")
     for parent in candidates:
-        if len(os.fsencode(parent)) <= _MAX_SOCKETS_PARENT and os.access(
-            parent, os.W_OK
-        ):
+        if len(os.fsencode(parent)) <= longest and os.access(parent, os.W_OK):
             return pathlib.Path(parent)
     raise OSError(
         "there is no writable directory with a short name for a socket: tried "

@@ -6,13 +6,14 @@ Slurm, Kubernetes and terminals that close send them some time before they kill.
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from absl import logging
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # Slurm and Kubernetes kill 30 s after their signal.
 GRACE_SECONDS = 20.0
+_CONTINUE = "; --resume continues from the last checkpoint"
 
 
 class _Stop:
@@ -22,12 +23,14 @@ class _Stop:
         asked: The signal; None before one arrives.
         is_in_rounds: True while a loop of rounds looks at `asked` after each.
         timer: The end of the grace period; None before a signal arrives.
+        advice: Returns how the program goes on after its end.
     """
 
     def __init__(self):
         self.asked: signal.Signals | None = None
         self.is_in_rounds = False
         self.timer: threading.Timer | None = None
+        self.advice: Callable[[], str] = lambda: _CONTINUE
 
     def handle(self, number: int, frame: object) -> None:
         """Asks for the end after this round, or ends at once where there is none."""
@@ -61,6 +64,20 @@ def catch() -> None:
 def asked() -> signal.Signals | None:
     """Returns the signal that asks this run to stop; None if there is none."""
     return _stop.asked
+
+
+def advise(advice: Callable[[], str]) -> None:
+    """Sets how this program goes on after an end that it does not see itself.
+
+    Args:
+        advice: Returns the end of a line, such as "; resume with: ...".
+    """
+    _stop.advice = advice
+
+
+def advice() -> str:
+    """Returns how this program goes on after its end."""
+    return _stop.advice()
 
 
 @contextlib.contextmanager
