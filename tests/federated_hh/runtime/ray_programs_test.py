@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import pathlib
 import shutil
 import signal
 import socket
@@ -25,25 +26,15 @@ from federated_hh.randomness import streams
 from federated_hh.rounds import block_round
 from federated_hh.runtime import runtime
 from federated_hh.runtime.engines import ray_engine, ray_worker, slices
-from federated_hh.runtime.worker import engine_options, startup
-from tests import ROOT
+from federated_hh.runtime.worker import engine_options, startup, stops
+from tests import ROOT, run_directories
 
 _SLICE_SECONDS = 5.0
 
-# Starts a cluster, tells its processes, and is killed.
-_PROGRAM = """
-import psutil, time
-from federated_hh.runtime.worker import startup
-startup.silence_tensorflow()
-from federated_hh.runtime.worker import engine_options
-from federated_hh.runtime import runtime
-engine_options.choose(engine=engine_options.EngineOptions(
-    engine_options.Engine.RAY, num_workers=1))
-with runtime.computing():
-    below = psutil.Process().children(recursive=True)
-    print(*[process.pid for process in below], flush=True)
-    time.sleep(60)
-"""
+_RUN = (
+    *("--num_clients=1000", "--threshold=5", "--cohort_size=100", "--delta=1e-3"),
+    *("--max_length=6", "--num_repeats=3", "--seed=1", "--population=synthetic"),
+)
 
 
 def _options(**options):
@@ -223,26 +214,76 @@ class CutsTest(parameterized.TestCase):
             self.assertLessEqual(len(found), most)
 
 
-class ProcessesTest(absltest.TestCase):
-    def test_nothing_is_left_of_a_program_that_was_killed(self):
-        with subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", _PROGRAM],
-            env=_environment(),
+class EndsTest(parameterized.TestCase):
+    """A program that ends early, with a cluster of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        # Short, for Ray's sockets.
+        folder = tempfile.TemporaryDirectory(prefix="r", dir="/tmp")
+        cls.scratch = cls.enterClassContext(folder)
+        cls.temporary = pathlib.Path(cls.scratch, "t")
+        cls.temporary.mkdir()
+        cls.whole = os.path.join(cls.scratch, "whole")
+        done = cls._start(cls.whole, "--engine=embedded")
+        errors = done.communicate()[1]
+        assert done.returncode == 0, errors
+
+    @classmethod
+    def _start(cls, output_dir, *flags):
+        command = [sys.executable, "-m", "federated_hh.run_triehh", *_RUN, *flags]
+        command += [f"--population_cache={cls.scratch}/cache"]
+        return subprocess.Popen(
+            [*command, f"--output_dir={output_dir}"],
+            env=_environment() | {"TMPDIR": str(cls.temporary)},
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.PIPE,
             text=True,
-        ) as program:
-            line = program.stdout.readline()
-            below = [int(pid) for pid in line.split()]
-            self.assertGreater(len(below), 3)
-            program.kill()
-            self.assertEqual(program.stdout.read(), "")
-        deadline = time.monotonic() + 60
-        while (left := [p for p in below if psutil.pid_exists(p)]) and (
-            time.monotonic() < deadline
+        )
+
+    @parameterized.parameters(
+        ("raylet", signal.SIGKILL, "error: the program was killed, or ended by Ray", 1),
+        ("gcs_server", signal.SIGKILL, "error: the program was killed", 1),
+        ("", signal.SIGKILL, "error: the program was killed", -signal.SIGKILL),
+        ("", signal.SIGTERM, "interrupted by SIGTERM", 128 + signal.SIGTERM),
+        ("", signal.SIGINT, "interrupted", 128 + signal.SIGINT),
+    )
+    def test_nothing_is_left_and_the_run_goes_on(self, victim, how, line, code):
+        output_dir = os.path.join(self.scratch, f"{victim}{how.name}")
+        program = self._start(output_dir, "--engine=ray", "--num_workers=2")
+        self.addCleanup(program.kill)
+        while "round 1 of" not in (before := program.stderr.readline()):
+            self.assertNotEmpty(before)
+        below = psutil.Process(program.pid).children(recursive=True)
+        self.assertGreater(len(below), 5)
+        modes = [os.stat(each).st_mode & 0o777 for each in self.temporary.iterdir()]
+        self.assertEqual(modes, [0o700])
+        struck = [each.pid for each in below if each.name() == victim]
+        os.kill(struck[0] if victim else program.pid, how)
+        output, errors = program.communicate(timeout=120)
+        # But for the log, whose lines begin with the time.
+        lines = [each for each in errors.splitlines() if each and each[2:3] != ":"]
+        self.assertLen(lines, 1, errors)
+        self.assertStartsWith(lines[0], line)
+        self.assertRegex(lines[0], rf"; resume with: .* triehh .*{output_dir}$")
+        self.assertEqual((program.returncode, output), (code, ""))
+        self.assertEmpty(psutil.wait_procs(below, timeout=10)[1])
+        self.assertEmpty(list(self.temporary.iterdir()))
+        resumed = self._start(output_dir, "--resume", "--engine=embedded")
+        errors = resumed.communicate()[1]
+        self.assertEqual(resumed.returncode, 0, errors)
+        self.assertEqual(run_directories.differing(self.whole, output_dir), [])
+
+    def test_an_error_of_ray(self):
+        with (
+            mock.patch.object(stops, "advice", return_value="; resume with: x"),
+            self.assertRaisesRegex(
+                slices.EngineError, r"^Ray failed \(full .*\); resume with: x$"
+            ),
+            ray_engine.cluster(_options(num_workers=1)) as ray,
         ):
-            time.sleep(0.2)
-        self.assertEqual(left, [])
+            raise ray.exceptions.ObjectStoreFullError("full")
 
     def test_without_ray(self):
         engine_options.choose(engine=_options())
