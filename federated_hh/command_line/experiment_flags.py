@@ -137,18 +137,22 @@ def look_ahead(arguments: Sequence[str], name: str) -> tuple[str | None, bool]:
         given(list(arguments), known_only=True)
     except (flags.Error, ValueError, OSError):
         return None, False
+    asks_for_help = any(
+        a.startswith("-") and a.lstrip("-").startswith("help") for a in arguments
+    )
     if given[name].value is not None or not given["resume"].value:
-        asks_for_help = any(
-            a.startswith("-") and a.lstrip("-").startswith("help") for a in arguments
-        )
         found = given[name].value
         return found, found is None and not asks_for_help
+    if given["output_dir"].value is None or asks_for_help:
+        return None, False
     from federated_hh.run_directory import record as run_record
 
     try:
-        recorded = run_record.flags_of(given["output_dir"].value or "")
-    except (ValueError, RuntimeError, OSError):
-        return None, False
+        recorded = run_record.flags_of(given["output_dir"].value)
+    except (ValueError, RuntimeError, OSError) as error:
+        # Later errors would be of flags that only the run knows.
+        print(f"error: {_one_line(error)}", file=sys.stderr)
+        sys.exit(installation.WRONG_USE)
     begin = f"--{name}="
     values = [f.removeprefix(begin) for f in recorded if f.startswith(begin)]
     return (values[0] if values else None), False

@@ -116,7 +116,11 @@ class ReproduceTest(parameterized.TestCase):
             "--scale=0: has to be a number in (0, 1]",
         ),
         (("--study=oov_table1", "--scale=2"), 2, "--scale=2"),
-        (("--resume", "--output_dir=nowhere"), 2, "nowhere holds no run"),
+        (
+            ("--resume", "--output_dir=nowhere", "--scale=1"),
+            2,
+            "nowhere holds no run",
+        ),
         (("--study=oov_table1", "--scale=1e-7"), 2, "setting 'greedy, one pass'"),
     )
     def test_flags_that_are_wrong(self, flags, status, message):
