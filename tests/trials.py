@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+import pandas as pd
 import psutil
 
 from federated_hh.populations import population
@@ -325,25 +326,35 @@ def fault(done: subprocess.CompletedProcess[str], codes: tuple[int, ...]) -> str
     return ""
 
 
-def _runs(path: pathlib.Path) -> set[pathlib.Path]:
-    """Returns the folders of a run and of the runs in it, relative to it."""
-    return {file.parent.relative_to(path) for file in path.rglob("run.json")}
-
-
 def differences(whole: pathlib.Path, other: pathlib.Path) -> str:
-    """Returns what differs between a run, its runs and its tables, and another's."""
-    runs = _runs(whole)
-    found = [str(run) for run in runs ^ _runs(other)]
-    for run in runs if len(runs) == 1 else runs - {pathlib.Path(".")}:
-        found += run_directories.differing(whole / run, other / run)
-    tables = pathlib.Path(f"{whole}-results")
-    for table in tables.glob("*.csv"):
-        if (
-            table.read_bytes()
-            != (pathlib.Path(f"{other}-results") / table.name).read_bytes()
-        ):
-            found.append(f"results/{table.name}")
-    return f"files differ: {', '.join(sorted(found))}" if found else ""
+    """Returns the files that differ between two runs; of a study, its results."""
+    results = [pathlib.Path(f"{path}-results") for path in (whole, other)]
+    if results[0].exists():
+        found = sorted(
+            str(file.relative_to(whole))
+            for file in (*whole.rglob("*.npz"), *whole.rglob("rounds.jsonl"))
+            if _contents(file) != _contents(other / file.relative_to(whole))
+        )
+        found += [
+            table.name
+            for table in results[0].glob("*.csv")
+            if _untimed(table) != _untimed(results[1] / table.name)
+        ]
+    else:
+        found = run_directories.differing(whole, other)
+    return f"files differ: {', '.join(found)}" if found else ""
+
+
+def _contents(file: pathlib.Path) -> bytes | None:
+    return file.read_bytes() if file.exists() else None
+
+
+def _untimed(table: pathlib.Path) -> str | None:
+    """Returns a table's text without measured seconds."""
+    if not table.exists():
+        return None
+    found = pd.read_csv(table)
+    return found[[name for name in found if "seconds" not in name]].to_csv()
 
 
 def _asked(path: pathlib.Path) -> dict[str, list[str]]:

@@ -36,6 +36,8 @@ __all__ = [
     "tff_worker",
 ]
 
+startup.remove_generated_files()
+
 
 @contextlib.contextmanager
 def computing(*, max_concurrent_calls: int = -1) -> Iterator[None]:

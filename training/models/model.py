@@ -14,8 +14,11 @@ import tensorflow_federated as tff
 
 from federated_hh.options import checks
 from federated_hh.randomness import streams
+from federated_hh.runtime.worker import startup
 from training.models import cifg, evaluation, places
 from training.text import examples
+
+startup.remove_generated_files()
 
 Weights = Sequence[tf.Tensor]
 

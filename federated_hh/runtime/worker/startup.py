@@ -5,6 +5,7 @@ real imports.
 """
 
 import functools
+import linecache
 import logging
 import os
 import pathlib
@@ -12,6 +13,7 @@ import platform
 import signal
 import sys
 import threading
+from types import ModuleType
 
 from federated_hh.runtime.worker import engine_options
 
@@ -70,6 +72,27 @@ def _is_ours(record: logging.LogRecord) -> bool:
     """Returns whether a message is not of TensorFlow or TFF, as of a SavedModel."""
     installed = pathlib.Path(record.pathname.rpartition("-packages")[2])
     return _NOT_OURS.isdisjoint(installed.parts)
+
+
+@functools.cache
+def remove_generated_files() -> None:
+    """Removes the files that AutoGraph writes, from now on once their code is loaded.
+
+    AutoGraph removes them as the interpreter ends, which a kill or an interrupt skips.
+    """
+    from tensorflow.python.autograph.pyct import loader
+
+    load = loader.load_source
+
+    def load_and_remove(source: str, delete_on_exit: bool) -> tuple[ModuleType, str]:
+        del delete_on_exit
+        module, path = load(source, False)
+        # For tracebacks and `inspect`.
+        linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+        os.remove(path)
+        return module, path
+
+    loader.load_source = load_and_remove
 
 
 def use_onednn() -> None:

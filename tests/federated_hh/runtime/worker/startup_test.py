@@ -8,6 +8,7 @@ from unittest import mock
 from absl.testing import absltest
 
 from federated_hh.runtime.worker import startup
+from tests import ROOT
 
 
 class SilenceTest(absltest.TestCase):
@@ -91,6 +92,43 @@ def _run(program: str) -> subprocess.CompletedProcess:
         capture_output=True,
         text=True,
     )
+
+
+_GENERATED = """
+import os, tempfile, traceback
+from federated_hh.runtime import runtime
+import tensorflow as tf
+
+@tf.function
+def fails(x):
+    for i in tf.range(3):
+        x = x + i
+    raise KeyError(x.dtype.name)
+
+try:
+    fails(tf.constant(1))
+except KeyError:
+    print(traceback.format_exc())
+print(os.listdir(tempfile.gettempdir()), flush=True)
+os._exit(0)
+"""
+
+
+class GeneratedFilesTest(absltest.TestCase):
+    def test_none_is_left_of_a_program_that_is_killed(self):
+        scratch = self.create_tempdir()
+        program = scratch.create_file("program.py", _GENERATED).full_path
+        folder = scratch.mkdir("tmp").full_path
+        environment = {"TMPDIR": folder, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(
+            [sys.executable, program],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(os.listdir(folder), [], done.stderr)
+        self.assertEndsWith(done.stdout, "[]\n")
+        self.assertIn("raise KeyError", done.stdout)
 
 
 class KeepInterruptsTest(absltest.TestCase):
