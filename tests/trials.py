@@ -491,7 +491,7 @@ def _damage(rng: random.Random, file: pathlib.Path, other: pathlib.Path) -> str:
     """Damages a file; returns how."""
     how = rng.choice(("flipped", "half", "emptied", "deleted", "other's"))
     contents = bytearray(file.read_bytes())
-    if (how == "other's" and not other.exists()) or not contents:
+    if (how == "other's" and not other.is_file()) or not contents:
         how = "deleted"
     if how == "deleted":
         file.unlink()
