@@ -296,11 +296,14 @@ class RunDirectory:
             # Of a run that was killed before its record was complete.
             for name in seal.FILES:
                 (path / name).unlink(missing_ok=True)
+            # No checkpoint notices damage to it.
+            directory = cls(path, lock, run, noise_key)
+            directory.simulator.write_text("README.txt", _README)
         except (RunDirectoryError, OSError):
             os.close(lock)
             raise
         _warn_of_other_versions(run)
-        return cls(path, lock, run, noise_key)
+        return directory
 
     def __enter__(self) -> Self:
         return self

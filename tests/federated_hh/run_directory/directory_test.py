@@ -454,6 +454,14 @@ class RunDirectoryTest(parameterized.TestCase):
         self.assertEqual(run_record.flags_of(self.path), ["--seed=1"])
         self.assertIn("flags.txt", os.listdir(self.path))
 
+    def test_a_damaged_readme_is_mended(self):
+        _create(self.path).close()
+        file = pathlib.Path(self.path) / "simulator" / "README.txt"
+        whole = file.read_text()
+        file.write_text("")
+        _resume(self.path).close()
+        self.assertEqual(file.read_text(), whole)
+
     def test_another_version_that_goes_on_is_warned_of(self):
         versions = software.package_versions() | {"numpy": "0.9"}
         with mock.patch.object(software, "package_versions", return_value=versions):
