@@ -239,7 +239,11 @@ def last_arrays(run: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def keep_last(
-    folder: run_files.RunFiles, pattern: str, keep: int, last: str | None
+    folder: run_files.RunFiles,
+    pattern: str,
+    keep: int,
+    last: str | None,
+    is_due: Callable[[str], bool] = lambda name: True,
 ) -> None:
     """Deletes all but the last files of a pattern, in the order of their names.
 
@@ -249,9 +253,12 @@ def keep_last(
         keep: Number of files that stay, at least 1.
         last: Name of the file that was just written; later files of a killed run are
             deleted, too. None if there is none.
+        is_due: Returns whether a name is of a file that an uninterrupted run writes,
+            too. Another one stays only while it is the last, and takes no place.
     """
     paths = sorted(folder.path.glob(pattern))
     ahead = [path for path in paths if last and path.name > last]
-    rest = [path for path in paths if path not in ahead]
-    for path in (*ahead, *rest[:-keep]):
+    due = [path for path in paths if path not in ahead and is_due(path.name)]
+    others = [p for p in paths if p not in ahead and p not in due and p.name != last]
+    for path in (*ahead, *others, *due[:-keep]):
         path.unlink()

@@ -326,7 +326,15 @@ class _Loop(Generic[S]):
             }
         )
         last = saved["file"] if saved else None
-        checkpoints.keep_last(folder, "checkpoint-*.npz", self._keep, last)
+        checkpoints.keep_last(
+            folder, "checkpoint-*.npz", self._keep, last, self._is_due
+        )
+
+    def _is_due(self, name: str) -> bool:
+        """Returns whether a checkpoint is of a round after which one is saved."""
+        count = int(name.removeprefix("checkpoint-").removesuffix(".npz"))
+        rounds = self._record.rounds[count - 1 : count]
+        return any(found.number % self._save_every == 0 for found in rounds)
 
     def _record_is_ahead(self, progress: steps.Progress[S]) -> bool:
         """Returns whether the record has a round that the state does not have."""

@@ -101,6 +101,17 @@ class Worker:
         try:
             self._log = tempfile.TemporaryFile()  # noqa: SIM115 (for the worker's life)
             self._directory = SocketDirectory()
+        except OSError as error:
+            raise WorkerError(f"the TFF worker cannot be started: {error}") from error
+        try:
+            self._begin(max_concurrent_calls, answer_timeout_seconds)
+        except BaseException:  # a signal, too
+            self.close()
+            raise
+
+    def _begin(self, max_concurrent_calls: int, answer_timeout: float | None) -> None:
+        """Starts the process, waits until it answers, and watches it."""
+        try:
             why_not = self._start(max_concurrent_calls)
         except OSError as error:
             raise WorkerError(f"the TFF worker cannot be started: {error}") from error
@@ -115,10 +126,10 @@ class Worker:
         self._channel = self._open_channel(_CHANNEL_OPTIONS)
         self._wait_until_ready()
         self.stub = _Stub(self._channel)
-        if answer_timeout_seconds is not None:
+        if answer_timeout is not None:
             threading.Thread(
                 target=self._watch,
-                args=(answer_timeout_seconds,),
+                args=(answer_timeout,),
                 name="watch on the TFF worker",
                 daemon=True,
             ).start()
@@ -256,9 +267,10 @@ class Worker:
         """Ends the process; does nothing the second time."""
         atexit.unregister(self.close)
         self._ended.set()
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
+        process = getattr(self, "process", None)  # it may not have begun
+        if process is not None and process.poll() is None:
+            process.kill()
+            process.wait()
         for channel in self._channels:
             channel.close()
         self._directory.close()

@@ -41,8 +41,8 @@ from federated_hh.rounds import (
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
-from federated_hh.runtime import runtime, stops
-from federated_hh.runtime.worker import worker, worker_context
+from federated_hh.runtime import runtime
+from federated_hh.runtime.worker import stops, worker, worker_context
 from tests import ROOT, run_directories
 from tests.federated_hh.rounds import contract_cases
 
@@ -350,6 +350,29 @@ class KilledTest(ContractTestCase):
             run_directories.untimed_files(expected.path),
         )
         self.assertEqual(done.outcome.record, expected.outcome.record)
+
+    def test_what_a_signal_saves_goes_when_the_run_is_complete(self):
+        """Also in the last repeat, which no later checkpoint follows."""
+        algorithm = self.make("tally_saved_seldom")
+        expected = self.start("tally_saved_seldom", algorithm)
+        last = expected.outcome.record.rounds.rounds[-1]
+        self.assertEqual(last.number, 5)  # the last one saved is 3
+        path = self.new_folder()
+        self.enter_context(mock.patch.object(stops, "_stop", stops._Stop()))
+        for number in stops.SIGNALS:
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
+        stops.catch()
+
+        def send(seen):
+            if (seen.repeat, seen.number) == (last.repeat, 4):
+                os.kill(os.getpid(), signal.SIGTERM)
+            return {}
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.start("tally_saved_seldom", algorithm, path, observers=(send,))
+        stops._stop = stops._Stop()
+        self.start("tally_saved_seldom", algorithm, path, resume=True)
+        self.assertEqual(run_directories.differing(path, expected.path), [])
 
     def test_a_signal_is_urgent_outside_of_rounds_and_the_second_time(self):
         stop = stops._Stop()

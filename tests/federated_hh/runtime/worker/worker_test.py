@@ -21,7 +21,7 @@ import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
 from federated_hh.runtime import runtime
-from federated_hh.runtime.worker import startup, worker_context
+from federated_hh.runtime.worker import startup, worker, worker_context
 from tests import ROOT
 
 _TIMEOUT = 2.0  # seconds without an answer, after which a worker is ended
@@ -218,6 +218,21 @@ class NetworkTest(parameterized.TestCase):
             context = worker_context.WorkerContext(held, None)
             with tff.framework.get_context_stack().install(context):
                 self.assertEqual(_computing(0.0)([1, 2]), 3)
+
+    def test_a_start_that_is_interrupted_leaves_nothing(self):
+        folder = tempfile.mkdtemp(dir="/tmp")  # short enough for a socket
+        self.addCleanup(os.rmdir, folder)
+        self.enter_context(mock.patch.object(tempfile, "tempdir", folder))
+        before = set(psutil.Process().children())
+        with (
+            mock.patch.object(
+                worker.Worker, "_wait_until_ready", side_effect=KeyboardInterrupt
+            ),
+            self.assertRaises(KeyboardInterrupt),
+        ):
+            worker.Worker()
+        self.assertEqual(os.listdir(folder), [])
+        self.assertEqual(set(psutil.Process().children()), before)
 
     def test_long_directory_of_temporary_files(self):
         long = pathlib.Path(self.create_tempdir().full_path) / ("d" * 100)
