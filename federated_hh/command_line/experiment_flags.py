@@ -190,7 +190,6 @@ def run_program(
     else:
         startup.silence_tensorflow()
     startup.keep_interrupts()
-    stops.catch()
     startup.isolate_workers(options.isolate_network)
     # These import NumPy, but no TensorFlow.
     from federated_hh.run_directory import directory as run_directory
@@ -199,6 +198,7 @@ def run_program(
     output_dir = options.output_dir
     checked, made = False, []
     try:
+        stops.catch()  # from here on a signal ends in a line
         _make_paths_absolute()
         if options.resume:
             if output_dir is None:
@@ -222,13 +222,16 @@ def run_program(
         key = _noise_key(options, is_synthetic())
         checked = True
         run(Arguments(output_dir, options.resume, options.seed, key, _given_flags()))
+        stops.ignore()
         sys.stdout.flush()
     except BrokenPipeError:
         # Who read the output has gone, as `head` does: without harm after the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if run_record.read(str(output_dir))["status"] != "complete":
+        if not _is_complete(output_dir):
             sys.exit(installation.FAILED)
     except KeyboardInterrupt:
+        if checked and _is_complete(output_dir):
+            os._exit(0)
         by = stops.asked()
         told = (
             f"interrupted{f' by {by.name}' if by else ''}{_advice(program, output_dir)}"
@@ -263,6 +266,15 @@ def _lines_of(error: BaseException) -> list[str] | None:
     if not isinstance(error, (*expected, ArithmeticError)):
         return None
     return [_one_line(each) for each in getattr(error, "errors", [error])]
+
+
+def _is_complete(output_dir: str | None) -> bool:
+    from federated_hh.run_directory import record as run_record
+
+    try:
+        return run_record.read(str(output_dir))["status"] == "complete"
+    except (RuntimeError, OSError):  # no run has begun
+        return False
 
 
 def _advice(program: str, output_dir: str | None) -> str:

@@ -61,6 +61,12 @@ def catch() -> None:
             signal.signal(number, _stop.handle)
 
 
+def ignore() -> None:
+    """Lets no signal spoil the end of a program whose run is complete."""
+    for number in (*SIGNALS, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def asked() -> signal.Signals | None:
     """Returns the signal that asks this run to stop; None if there is none."""
     return _stop.asked

@@ -186,6 +186,41 @@ class PipeTest(absltest.TestCase):
         self.assertNotIn("error", done.stderr)
 
 
+_ENDS = """
+import os, signal, sys
+from absl import app
+from federated_hh.command_line import experiment_flags
+from federated_hh.options import option_flags
+def run(arguments):
+    with arguments.open_run("p", {}) as run:
+        if os.environ["COMPLETE"] == "True":
+            run.complete()
+    os.kill(os.getpid(), signal.SIGTERM)
+def main(argv):
+    experiment_flags.run_program(
+        argv, "p", lambda: None, run, is_synthetic=lambda: True
+    )
+    os.kill(os.getpid(), signal.SIGTERM)
+app.run(main, flags_parser=option_flags.parse)
+"""
+
+
+class LateSignalTest(parameterized.TestCase):
+    @parameterized.parameters((True, 0, ""), (False, 143, "SIGTERM; resume with"))
+    def test_a_signal_spoils_no_complete_run(self, complete, code, message):
+        done = subprocess.run(
+            [sys.executable, "-P", "-c", _ENDS, "--output_dir=run"],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "COMPLETE": str(complete)},
+            cwd=self.create_tempdir().full_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertIn(message, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+
 class _StopError(Exception):
     """Ends a program at a point."""
 
