@@ -1,7 +1,9 @@
 """A sample of the trials; `python -m tests.trials` tries the whole."""
 
 import pathlib
+import shutil
 import subprocess
+import tempfile
 
 from absl.testing import absltest, parameterized
 
@@ -12,7 +14,9 @@ class TrialsTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        folder = pathlib.Path(absltest.get_default_test_tmpdir()) / "trials"
+        # A new one: finished runs of older code are no reference.
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="trials_"))
+        cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)
         cls.house = trials.House(folder, ("algorithm",))
 
     @parameterized.parameters(

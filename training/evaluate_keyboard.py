@@ -9,6 +9,7 @@ Next-word prediction, Smart Compose and rescoring while words are typed; see
 """
 
 import os
+import pathlib
 from collections.abc import Sequence
 
 from absl import flags, logging
@@ -82,6 +83,8 @@ def _take_words(model: str) -> None:
     """Adopts the options of words that a model was exported with; given ones stay."""
     from training.keyboard import model as keyboard_model
 
+    if not pathlib.Path(model).expanduser().exists():
+        return  # the run tells it
     words = keyboard_model.read(model).words
     for name in words.changed():
         flag, trained_with = flags.FLAGS[name], getattr(words, name)

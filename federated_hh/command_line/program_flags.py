@@ -107,6 +107,11 @@ class PopulationFlags:
             ValueError: If they do not go together.
         """
         options = self._options.read()
+        if options.source and options.user_column == options.text_column:
+            raise OptionError(
+                options,
+                "{user_column=}: {text_column} is the same; they have to differ",
+            )
         if options.language == languages.AUTO and not self._is_replaced():
             options = self._with_language(options)
         if self._is_replaced():

@@ -1,5 +1,6 @@
 """Tests of the manifests for Kubernetes, and of a study's parts as jobs."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -10,6 +11,8 @@ import kubernetes_validate
 import yaml
 from absl.testing import absltest
 
+from federated_hh.randomness import noise_keys
+from federated_hh.run_directory import record as run_record
 from studies import study_jobs
 from tests import ROOT
 
@@ -83,17 +86,21 @@ class SubmitPartsTest(absltest.TestCase):
             fails = int(len(asked) == 3)
             return subprocess.CompletedProcess(command, fails, stderr="error: x\n")
 
+        key = noise_keys.NoiseKey.of_seed(1)
+        record = run_record.new("t", [], {}, key) | {"schema_version": 4}
+        done = {"status": "complete", "finished": "2026-01-01 00:00:00 +0000"}
+
         def job():
             study_jobs.run_part(["--study=x"], 2, 5, folder)
 
         with mock.patch.object(subprocess, "run", remember):
             job()
             run.mkdir()
-            (run / "run.json").write_text('{"status": "running"}')
+            (run / "run.json").write_text(json.dumps(record))
             job()
             with self.assertRaisesRegex(RuntimeError, "ended with code 1: error: x"):
                 job()
-            (run / "run.json").write_text('{"status": "complete"}')
+            (run / "run.json").write_text(json.dumps(record | done))
             job()
         place = f"--output_dir={run}"
         self.assertEqual(asked[0], ["--study=x", "--study_part=2/5", place])

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import pandas as pd
 from absl.testing import absltest
@@ -100,7 +101,7 @@ class PretrainTest(absltest.TestCase):
         self.assertTrue(second.is_whole)
 
         # What a private run begins with: of the end, and of any checkpoint.
-        (public / "model" / "vocabulary.txt").unlink()
+        shutil.rmtree(public / "model")
         last = initial_model.read(public)
         self.assertEqual(first.fingerprint, last.fingerprint)
         self.assertEqual(

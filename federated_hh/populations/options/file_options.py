@@ -8,7 +8,6 @@ imported before a file of its format is read.
 import dataclasses
 import functools
 import importlib
-import itertools
 import re
 from typing import Any
 
@@ -221,14 +220,6 @@ class FileOptions:
             raise OptionError(
                 self, "{csv_columns=}: has a duplicate name; names have to differ"
             )
-        names = ("user_column", "text_column", "word_column", "count_column")
-        # Of text and word column only one is read.
-        for one, other in itertools.combinations(names, 2):
-            is_same = getattr(self, one) == getattr(self, other) is not None
-            if is_same and (one, other) != ("text_column", "word_column"):
-                raise OptionError(
-                    self, f"{{{one}=}}: {{{other}}} is the same; they have to differ"
-                )
         if self.count_column and not self.word_column:
             raise OptionError(
                 self,

@@ -60,7 +60,6 @@ class OptionsTest(parameterized.TestCase):
         ("alphabet", "", "alphabet=: has to have"),
         ("count_column", "n", "count_column=n: needs word_column"),
         ("csv_columns", ("a", "a"), "has a duplicate name"),
-        ("text_column", "user", "text_column is the same; they have to differ"),
     )
     def test_out_of_range(self, name, value, regex):
         with self.assertRaisesRegex(ValueError, regex):

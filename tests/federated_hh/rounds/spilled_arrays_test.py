@@ -102,7 +102,7 @@ class ParkedTest(absltest.TestCase):
         try:
             with self.assertRaisesRegex(
                 run_files.RunDirectoryError,
-                f"{self.folder.path} cannot hold .* continue with --resume",
+                f"{self.folder.path} cannot hold .* begin the run again",
             ):
                 steps.spilled(self.state, self.folder)
         finally:

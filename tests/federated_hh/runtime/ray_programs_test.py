@@ -247,7 +247,6 @@ class EndsTest(parameterized.TestCase):
         ("gcs_server", signal.SIGKILL, "error: the program was killed", 1),
         ("", signal.SIGKILL, "error: the program was killed", -signal.SIGKILL),
         ("", signal.SIGTERM, "interrupted by SIGTERM", 128 + signal.SIGTERM),
-        ("", signal.SIGINT, "interrupted", 128 + signal.SIGINT),
     )
     def test_nothing_is_left_and_the_run_goes_on(self, victim, how, line, code):
         output_dir = os.path.join(self.scratch, f"{victim}{how.name}")

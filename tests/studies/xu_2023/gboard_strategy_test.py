@@ -89,6 +89,8 @@ class StrategyTest(parameterized.TestCase):
         status = "complete" if path.name not in self.diverging else "running"
         (path / "simulator").mkdir(parents=True, exist_ok=True)
         record = run_record.new("t", flags, {}, _KEY) | {"status": status}
+        if status == "complete":
+            record["finished"] = "2026-01-01 00:00:00 +0000"
         record["schema_version"] = 4  # without a seal
         (path / "run.json").write_text(json.dumps(record))
         plan = {"num_clients": 320}

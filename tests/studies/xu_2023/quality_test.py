@@ -121,7 +121,10 @@ class StudyTest(parameterized.TestCase):
         del cache, label
         self.ran.append((path.name, program, list(given)))
         (path / "simulator").mkdir(parents=True, exist_ok=True)
-        record = run_record.new("t", given, {}, _KEY) | {"status": "complete"}
+        record = run_record.new("t", given, {}, _KEY) | {
+            "status": "complete",
+            "finished": "2026-01-01 00:00:00 +0000",
+        }
         record["schema_version"] = 4  # without a seal
         (path / "run.json").write_text(json.dumps(record))
         number = len(self.ran)

@@ -95,7 +95,10 @@ class ScalingTest(parameterized.TestCase):
         options = options_of(flags)
         (seed,) = (int(f[7:]) for f in flags if f.startswith("--seed="))
         (path / "simulator").mkdir(parents=True, exist_ok=True)
-        record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
+        record = run_record.new("t", flags, {}, _KEY) | {
+            "status": "complete",
+            "finished": "2026-01-01 00:00:00 +0000",
+        }
         record["schema_version"] = 4  # without a seal
         (path / "run.json").write_text(json.dumps(record))
         plan = {"num_clients": self.num_clients}

@@ -42,7 +42,10 @@ class SecAggTest(parameterized.TestCase):
         )
         plan = plans.plan(options, 500, _NUM_VALUES)
         (path / "simulator").mkdir(parents=True, exist_ok=True)
-        record = run_record.new("t", flags, {}, _KEY) | {"status": "complete"}
+        record = run_record.new("t", flags, {}, _KEY) | {
+            "status": "complete",
+            "finished": "2026-01-01 00:00:00 +0000",
+        }
         record["schema_version"] = 4  # without a seal
         (path / "run.json").write_text(json.dumps(record))
         facts = {"weights": {"a": [7, 10], "b": [30]}}

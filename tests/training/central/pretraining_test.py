@@ -41,6 +41,7 @@ _OTHER = {
 # of the words, of networks and weights of the user's own, and of the process.
 _NOT_HERE = {"evaluate_every", "num_epochs"}
 _NOT_HERE |= {"vocabulary", "vocabulary_size", "model", "initial_model", "onednn"}
+_NOT_HERE |= {"tied_embeddings"}
 
 
 class PretrainingTest(parameterized.TestCase):

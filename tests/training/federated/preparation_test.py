@@ -74,6 +74,7 @@ _NOT_OF_SUMS["allow_unknown_words"] = True
 # Tested where runs are: of the words, of networks and weights of the user's own, and of
 # the process.
 _ELSEWHERE = {"vocabulary", "vocabulary_size", "model", "initial_model", "onednn"}
+_ELSEWHERE |= {"tied_embeddings"}
 
 
 class PreparationTest(parameterized.TestCase):
