@@ -10,7 +10,7 @@ import pathlib
 import random
 
 DEEP = "[" * 100_000 + "]" * 100_000
-# As JSON text: what a node is replaced by.
+# Replacements of a node, as JSON text.
 VALUES = ("null", "[]", "{}", "1", "-1", '"x"', DEEP, '"\\ud800"')
 _MARK = "the place of the value"
 

@@ -27,6 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from unittest import mock
 
 import pandas as pd
 import psutil
@@ -244,7 +245,6 @@ class House:
         self.temporary = folder / "tmp"
         self.temporary.mkdir(parents=True, exist_ok=True)
         self.environment = {"TMPDIR": str(self.temporary), _MARK: str(folder)}
-        os.environ.update(self.environment)  # of the process that forks
         self._count = itertools.count()
 
     def new(self, name: str) -> pathlib.Path:
@@ -269,11 +269,15 @@ class House:
 
     def start(self, words: list[str], **environment: str) -> forked_programs.Program:
         """Starts a program."""
-        return forked_programs.Program(
-            *words,
-            environment={**self.environment, **environment},
-            directory=self.folder,
-        )
+        # The process that forks is not shared: programs have its mark and its folder
+        # of temporary files, and other tests would have them, too.
+        with mock.patch.dict(os.environ, self.environment):
+            return forked_programs.Program(
+                *words,
+                environment={**self.environment, **environment},
+                directory=self.folder,
+                imports=f"{forked_programs.TENSORFLOW}# {self.folder}",
+            )
 
     def finish(self, words: list[str], **environment: str):
         """Runs a program to its end."""

@@ -1,11 +1,9 @@
 """A sample of the trials; `python -m tests.trials` tries the whole."""
 
-import os
 import pathlib
 import shutil
 import subprocess
 import tempfile
-from unittest import mock
 
 from absl.testing import absltest, parameterized
 
@@ -16,9 +14,6 @@ class TrialsTest(parameterized.TestCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        # The trials have a folder of temporary files of their own.
-        cls.enterClassContext(mock.patch.dict(os.environ))
-        cls.enterClassContext(mock.patch.object(tempfile, "tempdir", tempfile.tempdir))
         # A new one: finished runs of older code are no reference.
         folder = pathlib.Path(tempfile.mkdtemp(prefix="trials_"))
         cls.addClassCleanup(shutil.rmtree, folder, ignore_errors=True)

@@ -204,7 +204,7 @@ def run_program(
             if output_dir is None:
                 raise ValueError("--resume needs --output_dir, the run to continue")
             recorded = run_record.flags_of(output_dir)
-            if run_record.read(output_dir)["status"] == "complete":
+            if _is_complete(output_dir):
                 raise ValueError(
                     f"the run in --output_dir={output_dir} is complete; there is "
                     "nothing to resume"
@@ -243,29 +243,21 @@ def run_program(
         os._exit(128 + (by or signal.SIGINT))
     except BaseException as error:  # custom code may even raise SystemExit
         run_directory.RunDirectory.give_back(made)
-        # An error of this code is a fault, whose traceback is needed to mend it.
-        if (lines := _lines_of(error)) is None or logging.vlog_is_on(1):
+        failure = custom_parts.failure(error)
+        is_told = failure is not None or isinstance(error, custom_parts.TOLD)
+        # Another error is a fault, whose traceback is needed to mend it.
+        if not is_told or logging.vlog_is_on(1):
             raise
-        for line in lines:
+        errors = getattr(error, "errors", [error])
+        for line in [failure] if failure else map(_one_line, errors):
             print(f"error: {line}", file=sys.stderr)
         begun = checked and os.path.exists(os.path.join(output_dir or "", "run.json"))
         is_of_use = not checked or isinstance(error, ValueError | flags.Error)
-        is_custom = custom_parts.failure(error) is not None
-        is_wrong_use = not begun and (is_of_use or is_custom)
+        is_wrong_use = not begun and (is_of_use or failure is not None)
         code = installation.WRONG_USE if is_wrong_use else installation.FAILED
         if isinstance(error, SystemExit):
             sys.exit(code)
         sys.exit(getattr(error, "exit_code", code))
-
-
-def _lines_of(error: BaseException) -> list[str] | None:
-    """Returns an error's lines for the user; None for a fault of this code."""
-    if (failure := custom_parts.failure(error)) is not None:
-        return [failure]
-    expected = (ValueError, OSError, RuntimeError, flags.Error, MemoryError)
-    if not isinstance(error, (*expected, ArithmeticError)):
-        return None
-    return [_one_line(each) for each in getattr(error, "errors", [error])]
 
 
 def _is_complete(output_dir: str | None) -> bool:

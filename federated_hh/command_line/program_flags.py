@@ -107,10 +107,11 @@ class PopulationFlags:
             ValueError: If they do not go together.
         """
         options = self._options.read()
-        if options.source and options.user_column == options.text_column:
+        content = "word_column" if options.word_column else "text_column"
+        if options.source and options.user_column == getattr(options, content):
             raise OptionError(
                 options,
-                "{user_column=}: {text_column} is the same; they have to differ",
+                f"{{user_column=}}: {{{content}}} is the same column",
             )
         if options.language == languages.AUTO and not self._is_replaced():
             options = self._with_language(options)

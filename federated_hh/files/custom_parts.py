@@ -25,9 +25,10 @@ _HOUSE = ("benchmarks", "federated_hh", "scripts", "studies", "training")
 _LIBRARY = pathlib.Path(os.__file__).parent
 # A place in a function that TensorFlow traced, in the message of its error.
 _TRACED = re.compile(r'File "(.+)", line (\d+), in (\S+)')
-_REFUSALS = (
+# Errors by which this code tells its users something; others are faults.
+TOLD = (
     *(ValueError, OSError, RuntimeError, MemoryError, ArithmeticError),
-    *(SystemExit, flags.Error),
+    flags.Error,
 )
 
 
@@ -149,8 +150,9 @@ def _place(error: BaseException) -> str | None:
 
 
 def _is_refusal(error: BaseException) -> bool:
-    """Returns whether an error is one that this code tells its users by."""
-    return isinstance(error, _REFUSALS) and not isinstance(error, RecursionError)
+    """Returns whether this code ends by an error on purpose."""
+    is_meant = isinstance(error, (*TOLD, SystemExit))
+    return is_meant and not isinstance(error, RecursionError)
 
 
 def _frames(error: BaseException) -> list[tuple[pathlib.Path, int, str]]:

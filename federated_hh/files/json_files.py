@@ -1,10 +1,11 @@
-"""JSON with a schema: what it holds is checked before it is used.
+"""JSON, checked by a schema before use.
 
 A text is refused if it is no JSON, names a field twice, nests deeper than `MAX_DEPTH`,
 or has half a surrogate pair in it. A schema has the keywords of JSON Schema that
 `check` names, so that `*.schema.json` files for other programs are read here too.
 """
 
+import decimal
 import functools
 import json
 import math
@@ -189,7 +190,7 @@ def _error(value: Any, schema: Schema, where: str, root: Any) -> JsonError | Non
 
 def shown(value: Any) -> str:
     """Returns a value's text for a message, at most 60 characters of it."""
-    text = repr(value)
+    text = str(value) if isinstance(value, decimal.Decimal) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

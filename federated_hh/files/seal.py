@@ -17,7 +17,7 @@ from typing import Any
 
 from absl import logging
 
-from federated_hh.files import json_files
+from federated_hh.files import json_files, plain_files
 
 FILE = "seal.json"
 FILES = (FILE, "simulator/seal.json")
@@ -101,8 +101,8 @@ def check(directory: str | os.PathLike[str], run: Mapping[str, Any]) -> None:
             raise SealError(f"{root / FILE} is missing. {_REMEDY}")
         if run["status"] == "complete":
             _warn(
-                f"{directory}: an earlier version made this run, without {FILE}; that "
-                "nobody edited it cannot be checked."
+                f"{directory}: an earlier version made this run, without {FILE}; edits "
+                "of its files cannot be detected."
             )
         return
     sealed: set[str] = set()
@@ -123,7 +123,7 @@ def _check_seal(root: pathlib.Path, seal: str, run: Mapping[str, Any]) -> set[st
     """Checks the files of a seal; returns their names."""
     path = root / seal
     try:
-        value = json_files.parse(path.read_bytes(), _SCHEMA)
+        value = json_files.parse(plain_files.read(path), _SCHEMA)
     except OSError as error:
         raise SealError(f"{path} cannot be read: {error.strerror}. {_REMEDY}") from None
     except json_files.JsonError as error:

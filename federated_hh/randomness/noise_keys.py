@@ -75,9 +75,10 @@ class NoiseKey:
             NoiseKeyError: If there is none in the file.
         """
         try:
-            if not pathlib.Path(path).is_file():  # a pipe would be waited for
-                raise OSError("there is no such file")
-            text = pathlib.Path(path).read_text("ascii").strip()
+            path = pathlib.Path(path)
+            if path.exists() and not path.is_file():  # a pipe would be waited for
+                raise OSError("it is no regular file")
+            text = path.read_text("ascii").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise NoiseKeyError(
                 f"{path}: the noise key cannot be read ({error}), and the run cannot "

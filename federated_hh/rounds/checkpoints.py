@@ -243,7 +243,7 @@ def keep_last(
     pattern: str,
     keep: int,
     last: str | None,
-    is_due: Callable[[str], bool] = lambda name: True,
+    is_due: Callable[[str], bool],
 ) -> None:
     """Deletes all but the last files of a pattern, in the order of their names.
 

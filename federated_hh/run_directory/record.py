@@ -205,7 +205,7 @@ def identity(run: Run, *, with_start: bool = False) -> str:
 
     Args:
         run: Its record.
-        with_start: Whether the start time is included, as in older checkpoints.
+        with_start: True to include the start time, as older checkpoints do.
 
     Returns:
         64 hexadecimal digits.

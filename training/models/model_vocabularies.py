@@ -15,9 +15,9 @@ from federated_hh.run_directory import record as run_record
 from training.models import finished_runs
 
 # Next to an exported model.
-# A run's facts, as far as they are of its vocabulary.
-FACTS = {"type": "object", "properties": {"vocabulary": {"type": "string"}}}
 VOCABULARY_FILE = "vocabulary.txt"
+# Schema of a run's facts, as far as they concern its vocabulary.
+FACTS = {"type": "object", "properties": {"vocabulary": {"type": "string"}}}
 
 
 def read(

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from federated_hh.files import json_files, seal
+from federated_hh.files import json_files, plain_files, seal
 from federated_hh.options import checks
 from federated_hh.privacy import ledger, written_statement
 from federated_hh.privacy.accounting import recomputation
@@ -92,7 +92,7 @@ def read_run(directory: str) -> Run:
     path = pathlib.Path(directory)
     statement_file, run_file = path / _STATEMENT_FILE, path / _RUN_FILE
     try:
-        written, record = statement_file.read_bytes(), run_file.read_bytes()
+        written, record = map(plain_files.read, (statement_file, run_file))
     except FileNotFoundError as error:
         raise ValueError(
             f"{directory} has no {pathlib.Path(error.filename).name}; give complete "

@@ -218,7 +218,7 @@ def cluster(options: engine_options.EngineOptions) -> Iterator[Any]:
             folder = directory.path
         stack.enter_context(_guard(folder))
         stack.callback(ray.shutdown)
-        # Its own would end the program by exceptions that nobody expects, and print.
+        # Ray's handlers raise unexpected exceptions, and print.
         private = ray._private
         stack.enter_context(_replaced(private.utils, "set_sigterm_handler"))
         stack.enter_context(_replaced(private.worker, "print_to_stdstream"))

@@ -198,7 +198,6 @@ class Worker:
                     )
             except WorkerError:
                 ready.cancel()
-                self.close()
                 raise
 
     def _watch(self, timeout: float) -> None:

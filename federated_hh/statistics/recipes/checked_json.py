@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from federated_hh.files import json_files
+from federated_hh.files.json_files import shown
 from federated_hh.privacy.local.device_policy import UNITS
 
 _MOST_EPSILON = 100
@@ -108,9 +109,3 @@ def millionths(name: str, value: Any) -> int:
         f"{name} is {shown(value)}; it has to be above 0, at most {_MOST_EPSILON}, and "
         "a whole number of millionths"
     )
-
-
-def shown(value: Any) -> str:
-    """Returns a value for a message, shortened."""
-    found = str(value) if isinstance(value, decimal.Decimal) else repr(value)
-    return found if len(found) <= 60 else f"{found[:57]}..."

@@ -12,7 +12,7 @@ import json
 import pathlib
 from typing import Any
 
-from federated_hh.files import plain_files
+from federated_hh.files import json_files, plain_files
 from federated_hh.privacy.local.device_policy import UNITS
 from federated_hh.statistics.recipes import checked_json, contents
 
@@ -106,8 +106,7 @@ class Recipe:
         for name, only in _CONSTANTS.items():
             if fields[name] != only:
                 raise RecipeError(
-                    f"{name} is {checked_json.shown(fields[name])}; it has to be "
-                    f"{only!r}"
+                    f"{name} is {json_files.shown(fields[name])}; it has to be {only!r}"
                 )
         local, aggregate, minimum = 0, 0, 0
         if fields["privacyBudget"] is not None or not may_lack_budget:

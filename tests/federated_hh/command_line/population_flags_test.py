@@ -144,6 +144,16 @@ class PopulationFlagsTest(parameterized.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn(message, result.stderr)
 
+    def test_one_column_for_users_and_content_is_refused(self):
+        result = _run("--population=x.csv", "--text_column=user")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("user_column=user: text_column is the same", result.stderr)
+        result = _run("--population=x.csv", "--word_column=a", "--user_column=a")
+        self.assertIn("user_column=a: word_column is the same", result.stderr)
+        # A text column is not read where there is one of words.
+        result = _run("--population=x.csv", "--word_column=a", "--user_column=text")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
     @parameterized.parameters(
         "max_bad_rows", "num_clients", "trending_words", "seed",
         "mean_words_per_client", "words_per_client_sigma", "trending_exponent",

@@ -20,7 +20,7 @@ class PlainFilesTest(parameterized.TestCase):
         self.assertLen(plain_files.read(self.path), 5)
 
     def test_pipes_devices_and_directories(self):
-        os.mkfifo(self.path)  # nobody writes: `open` would wait for ever
+        os.mkfifo(self.path)  # without a writer `open` waits for ever
         for path, message in (
             (self.path, "a pipe or a device"),
             ("/dev/zero", "a pipe or a device"),

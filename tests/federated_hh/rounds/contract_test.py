@@ -320,20 +320,25 @@ class KilledTest(ContractTestCase):
                 self.start("tally_saved_seldom", algorithm, path, resume=True)
         self.assertEqual(ask.call_args.args[1].rounds, 4)
 
+    def signal_at(self, repeat, number):
+        """Catches signals; returns an observer that sends SIGTERM in a round."""
+        self.enter_context(mock.patch.object(stops, "_stop", stops._Stop()))
+        for caught in stops.SIGNALS:
+            self.addCleanup(signal.signal, caught, signal.getsignal(caught))
+        stops.catch()
+
+        def send(seen):
+            if (seen.repeat, seen.number) == (repeat, number):
+                os.kill(os.getpid(), signal.SIGTERM)
+            return {}
+
+        return send
+
     def test_a_signal_lets_the_round_end_and_keeps_it(self):
         algorithm = self.make("tally_saved_seldom")
         expected = self.start("tally_saved_seldom", algorithm)
         path = self.new_folder()
-        self.enter_context(mock.patch.object(stops, "_stop", stops._Stop()))
-        for number in stops.SIGNALS:
-            self.addCleanup(signal.signal, number, signal.getsignal(number))
-        stops.catch()
-
-        def send(seen):
-            if (seen.repeat, seen.number) == (0, 2):
-                os.kill(os.getpid(), signal.SIGTERM)
-            return {}
-
+        send = self.signal_at(0, 2)
         with self.assertRaises(KeyboardInterrupt):
             self.start("tally_saved_seldom", algorithm, path, observers=(send,))
         lines = pathlib.Path(path, "simulator", "rounds.jsonl").read_text()
@@ -358,16 +363,7 @@ class KilledTest(ContractTestCase):
         last = expected.outcome.record.rounds.rounds[-1]
         self.assertEqual(last.number, 5)  # the last one saved is 3
         path = self.new_folder()
-        self.enter_context(mock.patch.object(stops, "_stop", stops._Stop()))
-        for number in stops.SIGNALS:
-            self.addCleanup(signal.signal, number, signal.getsignal(number))
-        stops.catch()
-
-        def send(seen):
-            if (seen.repeat, seen.number) == (last.repeat, 4):
-                os.kill(os.getpid(), signal.SIGTERM)
-            return {}
-
+        send = self.signal_at(last.repeat, 4)
         with self.assertRaises(KeyboardInterrupt):
             self.start("tally_saved_seldom", algorithm, path, observers=(send,))
         stops._stop = stops._Stop()
