@@ -36,7 +36,7 @@ __all__ = [
     "tff_worker",
 ]
 
-startup.remove_generated_files()
+startup.load_generated_code()
 
 
 @contextlib.contextmanager

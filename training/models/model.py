@@ -18,7 +18,7 @@ from federated_hh.runtime.worker import startup
 from training.models import cifg, evaluation, places
 from training.text import examples
 
-startup.remove_generated_files()
+startup.load_generated_code()
 
 Weights = Sequence[tf.Tensor]
 

@@ -5,6 +5,7 @@ real imports.
 """
 
 import functools
+import itertools
 import linecache
 import logging
 import os
@@ -13,7 +14,7 @@ import platform
 import signal
 import sys
 import threading
-from types import ModuleType
+import types
 
 from federated_hh.runtime.worker import engine_options
 
@@ -75,24 +76,27 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 
 @functools.cache
-def remove_generated_files() -> None:
-    """Removes the files that AutoGraph writes, from now on once their code is loaded.
+def load_generated_code() -> None:
+    """Lets AutoGraph load the code that it generates from memory, from now on.
 
-    AutoGraph removes them as the interpreter ends, which a kill or an interrupt skips.
+    It would write a file for each piece, and remove it as the interpreter ends, which a
+    kill or an interrupt skips.
     """
     from tensorflow.python.autograph.pyct import loader
 
-    load = loader.load_source
+    numbers = itertools.count()
 
-    def load_and_remove(source: str, delete_on_exit: bool) -> tuple[ModuleType, str]:
+    def load(source: str, delete_on_exit: bool) -> tuple[types.ModuleType, str]:
         del delete_on_exit
-        module, path = load(source, False)
+        module = types.ModuleType(f"__autograph_generated_file{next(numbers)}")
+        path = module.__file__ = f"{module.__name__}.py"
         # For tracebacks and `inspect`.
         linecache.cache[path] = (len(source), None, source.splitlines(True), path)
-        os.remove(path)
+        sys.modules[module.__name__] = module
+        exec(compile(source, path, "exec"), module.__dict__)
         return module, path
 
-    loader.load_source = load_and_remove
+    loader.load_source = load
 
 
 def use_onednn() -> None:

@@ -99,6 +99,8 @@ import os, tempfile, traceback
 from federated_hh.runtime import runtime
 import tensorflow as tf
 
+tempfile.NamedTemporaryFile = None  # a kill may come before a file is removed
+
 @tf.function
 def fails(x):
     for i in tf.range(3):
