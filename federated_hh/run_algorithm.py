@@ -18,7 +18,6 @@ from absl import app, flags
 from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.files import custom_parts
 from federated_hh.options import option_flags
-from federated_hh.options.fields import check, option
 from federated_hh.runtime.worker import startup
 
 _PROGRAM = "federated_hh.run_algorithm"
@@ -30,25 +29,7 @@ _ALGORITHM = flags.DEFINE_string(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """Options of any algorithm's run."""
-
-    num_repeats: int = option(
-        1,
-        "Number of repeats; the statement covers all repeats together.",
-        least=1,
-        most=10_000,
-    )
-    delta: float = option(
-        1e-10, "Delta of the guarantees.", least=1e-300, most=0.999999
-    )
-
-    def __post_init__(self):
-        check(self)
-
-
-_RUN = option_flags.define(Options)
+_RUN = option_flags.define(program_flags.RepeatOptions)
 flags.adopt_module_key_flags(experiment_flags)
 option_flags.first(
     *("algorithm", "num_repeats", "delta", "seed", "output_dir", "resume", "engine")
@@ -132,9 +113,8 @@ def _check_flags() -> None:
 
 def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the algorithm that the flags ask for."""
-    from federated_hh.reports import default_page
+    from federated_hh.heavy_hitters import scored_run
     from federated_hh.rounds import algorithm as algorithm_lib
-    from federated_hh.rounds import experiment
 
     chosen = _CHOSEN[0]
     made = chosen.kind.of(
@@ -146,16 +126,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
     base = algorithm_lib.Algorithm
     algorithm = algorithm_lib.returned(made, base, chosen.kind, "of")
     options = _RUN.read()
-    done = experiment.run_experiment(
+    done = scored_run.run(
         algorithm,
         program=_PROGRAM,
         repeats=options.num_repeats,
         delta=options.delta,
         **vars(arguments),
     )
-    for name, table in algorithm.results(done.outcome.states[0]).items():
-        shown = default_page.by_estimate(table).head(10)
-        print(f"{name}:\n{shown.to_string(index=False)}")
     print(done.summary)
 
 

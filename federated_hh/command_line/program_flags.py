@@ -26,7 +26,7 @@ from absl import app, flags, logging
 
 from federated_hh.command_line import experiment_flags
 from federated_hh.options import option_flags
-from federated_hh.options.fields import OptionError, option
+from federated_hh.options.fields import OptionError, check, option
 from federated_hh.populations import population
 from federated_hh.populations.columns import prepared_data
 from federated_hh.populations.languages import languages
@@ -65,6 +65,24 @@ class _CacheOptions:
         str(prepared_data.DEFAULT_CACHE),
         "Directory where prepared populations are kept for later runs.",
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class RepeatOptions:
+    """Options of any algorithm's run."""
+
+    num_repeats: int = option(
+        1,
+        "Number of repeats; the statement covers all repeats together.",
+        least=1,
+        most=10_000,
+    )
+    delta: float = option(
+        1e-10, "Delta of the guarantees.", least=1e-300, most=0.999999
+    )
+
+    def __post_init__(self):
+        check(self)
 
 
 class PopulationFlags:

@@ -23,6 +23,7 @@ NOT_FINITE = 3
 PROGRAMS = {
     "triehh": "federated_hh.run_triehh",
     "ldp_triehh": "federated_hh.run_ldp_triehh",
+    "opt_prefix_tree": "federated_hh.run_opt_prefix_tree",
     "statistics": "federated_hh.run_statistics",
     "algorithm": "federated_hh.run_algorithm",
     "training": "training.run_training",

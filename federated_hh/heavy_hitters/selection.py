@@ -112,14 +112,14 @@ class MappedPopulation(MappedColumns):
             return tf.fill(tf.shape(clients), -1)
         entries, row_splits = self.entries_of(clients)
         starts, ends = row_splits[:-1], row_splits[1:]
-        drawn = _drawn_by_count(self.counts(entries), starts, ends, bits)
+        drawn = drawn_by_count(self.counts(entries), starts, ends, bits)
         # A client without words must not read the next client's entry; behind all
         # entries there is none to read.
         words = tf.concat([self.word_ids(entries), [-1]], axis=0)
         return tf.where(ends > starts, tf.gather(words, drawn), -1)
 
 
-def _drawn_by_count(
+def drawn_by_count(
     counts: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor, bits: tf.Tensor
 ) -> tf.Tensor:
     """Returns an entry of each client, drawn in proportion to its count.

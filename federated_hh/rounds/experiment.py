@@ -41,6 +41,7 @@ class Experiment(Generic[S]):
     summary: page.Summary | None
 
 
+Tables = Mapping[str, pd.DataFrame]
 Report = Callable[
     [
         run_directory.RunDirectory,
@@ -125,28 +126,41 @@ def run_experiment(
             observers=observers,
         )
         statement = algorithm.plan.statement(outcome.record, delta)
-        write = report or functools.partial(_write_default, algorithm)
+        write = report or functools.partial(write_default, algorithm)
         summary = write(directory, outcome, statement)
         directory.complete()
         metrics = directory.metrics()
     return Experiment(str(directory.path), outcome, statement, metrics, summary)
 
 
-def _write_default(
+def write_default(
     algorithm: Algorithm[S, Any],
     directory: run_directory.RunDirectory,
     outcome: run.Outcome[S],
     statement: statement_lib.PrivacyStatement,
+    score: Callable[[Mapping[str, Sequence[pd.DataFrame]]], Tables] | None = None,
 ) -> page.Summary:
+    """Writes the results and the page of an algorithm that has none of its own.
+
+    Args:
+        algorithm: The algorithm.
+        directory: The run's directory.
+        outcome: The outcome of the run.
+        statement: Its privacy statement.
+        score: Given the results of each repeat, by name, returns tables by name that
+            the guarantee does not cover; None for none.
+    """
     # Most algorithms have their own page.
     from federated_hh.reports import default_page
 
     tables: dict[str, list[pd.DataFrame]] = {}
+    of_repeats: dict[str, list[pd.DataFrame]] = {}
     for repeat, state in enumerate(outcome.states):
         results = returned(algorithm.results(state), Mapping, algorithm, "results")
         for name, table in results.items():
             returned(table, pd.DataFrame, algorithm, f"results[{name!r}]")
             table = default_page.by_estimate(table)
+            of_repeats.setdefault(name, []).append(table)
             if len(outcome.states) > 1:
                 table = table.copy()
                 table.insert(0, "repeat", repeat)
@@ -155,7 +169,7 @@ def _write_default(
         directory,
         type(algorithm).__name__,
         released={name: pd.concat(parts) for name, parts in tables.items()},
-        simulator={},
+        simulator=score(of_repeats) if score else {},
         released_metrics=directory.released_metrics(),
         simulator_metrics=directory.metrics(),
         statement=statement,

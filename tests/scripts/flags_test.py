@@ -16,6 +16,7 @@ from tests import ROOT
 _PROGRAMS = (
     ("federated_hh.run_triehh", ("--epsilon=4",), set()),
     ("federated_hh.run_ldp_triehh", (), {("epsilon", "inf")}),
+    ("federated_hh.run_opt_prefix_tree", (), {("epsilon", "inf")}),
     ("federated_hh.run_statistics", (), set()),
     ("training.run_training", ("--cohort_size=5", "--clip_norm=1"), set()),
     ("scripts.reproduce", ("--study=oov_table1",), set()),

@@ -35,6 +35,7 @@ _SMALLER = {
         *("--max_depth=3", "--max_prefixes=20", "--contribution_bound=2"),
         "--cohort_size=20",
     ),
+    "federated_hh.run_opt_prefix_tree": ("--num_rounds=3", "--max_depth=3"),
     "federated_hh.run_statistics": (
         *("--num_clients=1500", "--mean_words_per_client=10", "--num_tokens=20"),
         *("--context_words=20", "--ngram_words=2"),
@@ -55,6 +56,7 @@ _SMALLER_PLOT = ("--population=300", "--epsilon=4", "--delta=1e-2", "--max_lengt
 _SMALLER_SYNTHETIC = {
     "federated_hh.run_triehh": _CLIENTS,
     "federated_hh.run_ldp_triehh": _CLIENTS,
+    "federated_hh.run_opt_prefix_tree": _CLIENTS,
     "training.run_training": _FEW_CLIENTS,
 }
 _SENTENCE = "you see the time like we do not what it is for me and all of them"
@@ -271,6 +273,7 @@ class SmallFormsTest(parameterized.TestCase):
         ("triehh", "federated_hh.run_triehh"),
         ("ldp_triehh", "federated_hh.run_ldp_triehh", "federated_hh.fit_population"),
         ("statistics", "federated_hh.run_statistics", "federated_hh.run_algorithm"),
+        ("opt_prefix_tree", "federated_hh.run_opt_prefix_tree"),
     )
     def test_words(self, *programs):
         finished = self.scratch / "runs" / "0"

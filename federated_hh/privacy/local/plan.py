@@ -26,6 +26,8 @@ from federated_hh.privacy.local.reports import (
 __all__ = ["CANDIDATES", "REPORTS", "LdpTrieHHReports", "LocalReports", "OneReport"]
 
 _MECHANISM = "LDP TrieHH with Subset Selection (Sun et al. 2024, Algorithms 1 and 2)"
+# Of the other algorithms whose reports are Algorithm 1's.
+_WITH_SUBSETS = " with Subset Selection (Sun et al. 2024, Algorithm 1)"
 
 _AGGREGATION = {
     "secure_sum": (
@@ -172,9 +174,7 @@ def report_statement(
             f"{reports.bound} of each client, in one level of one pass"
             f"{of_each_repeat}."
         ),
-        mechanism=_MECHANISM
-        if reports.name is None
-        else f"{reports.algorithm} with {reports.name}",
+        mechanism=_mechanism(reports),
         mechanism_output=(
             "Local: every report. Central: the vote totals of every level"
             f"{of_each_repeat}, and with them the prefixes kept, the words found, "
@@ -190,6 +190,14 @@ def report_statement(
         ),
         not_counted=_NOT_COUNTED,
     )
+
+
+def _mechanism(reports: LdpTrieHHReports | OneReport) -> str:
+    if reports.name is not None:
+        return f"{reports.algorithm} with {reports.name}"
+    if isinstance(reports, OneReport):
+        return reports.algorithm + _WITH_SUBSETS
+    return _MECHANISM
 
 
 def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
@@ -212,7 +220,7 @@ def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
         domain_sizes=[int(size) for size in sizes.split(", ") if size],
         num_repeats=found["num_repeats"],
         randomizer=None
-        if stated.mechanism == _MECHANISM
+        if stated.mechanism == _MECHANISM or stated.mechanism.endswith(_WITH_SUBSETS)
         else stated.mechanism.rpartition(" with ")[2],
     )
     if found["reports_per_level (n = N B)"] != run.num_reports:

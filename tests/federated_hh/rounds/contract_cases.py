@@ -21,6 +21,10 @@ from examples import median_length
 from federated_hh.heavy_hitters import alphabet, selection
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh import parameters as ldp_triehh_parameters
+from federated_hh.heavy_hitters.opt_prefix_tree import algorithm as opt_prefix_tree
+from federated_hh.heavy_hitters.opt_prefix_tree import (
+    options as opt_prefix_tree_options,
+)
 from federated_hh.heavy_hitters.sfp import algorithm as sfp
 from federated_hh.heavy_hitters.sfp import options as sfp_options
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
@@ -282,6 +286,24 @@ def _sfp(folder: str, data: str, plan: str) -> sfp.SequenceFragmentPuzzle:
     return sfp.SequenceFragmentPuzzle(population, options, alphabet.Alphabet("abc"))
 
 
+def _opt_prefix_tree(
+    folder: str, data: str, plan: str
+) -> opt_prefix_tree.OptPrefixTree:
+    words = ["ab"] * 30 + ["ac" if data == "a" else "bc"] * 20 + ["cca"] * 10
+    population = client_words.ClientWords.from_rows(
+        os.path.join(folder, "words"),
+        [(str(i), [(word, 2), ("ba", 1)]) for i, word in enumerate(words)],
+    )
+    options = opt_prefix_tree_options.OptPrefixTreeOptions(
+        epsilon={"a": 5.0, "b": 6.0}[plan],
+        max_depth=3,
+        max_candidates=20,
+        num_rounds=2,
+        num_passes=2,
+    )
+    return opt_prefix_tree.OptPrefixTree(population, options, alphabet.Alphabet("abc"))
+
+
 def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
     clients = training_test_case.random_clients(9, seed={"a": 1, "b": 2}[data])
     text = client_text.ClientText.from_rows(
@@ -398,6 +420,7 @@ CASES = {
     "triehh": Case(_triehh, (triehh.vote_metrics,), delta=0.9),
     "ldp_triehh": Case(_ldp_triehh),
     "median_length": Case(_median_length),
+    "opt_prefix_tree": Case(_opt_prefix_tree),
     "sfp": Case(_sfp, repeats=4),
     # The third query is refused by all.
     "statistics": Case(

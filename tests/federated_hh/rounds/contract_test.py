@@ -267,6 +267,7 @@ class KilledTest(ContractTestCase):
         self.assertNotIn(None, self._bounds[case])
         # The others have no blocks: NumPy alone, or devices that add up themselves.
         with_blocks = {"triehh", "ldp_triehh", "median_length", "sfp", "training"}
+        with_blocks.add("opt_prefix_tree")
         self.assertEqual(bool(self._bounds[case]), case in with_blocks)
 
     def test_a_round_is_on_the_disk_before_anybody_is_asked(self):

@@ -22,6 +22,7 @@ _PINNED = {
     "triehh": ["4cf6404d86ade9ee", "1fb8b373073482d9"],
     "ldp_triehh": ["790ee4eb8f1c469e", "53f9e753ba2e7030"],
     "median_length": ["2d0899fec6e6bb46", "9ea391f3b872a969"],
+    "opt_prefix_tree": ["ea673aab38f5f0ad", "dfd8dfd2cdb57878"],
     "sfp": ["ac4ea72ecef9787b", "45c319cbd7008696"],
     "statistics": ["2ed6ab093717cc94", "fe8dca328b88b673"],
     "statistics_two_servers": ["34a76f6433c481c7", "ba177d7410620fea"],

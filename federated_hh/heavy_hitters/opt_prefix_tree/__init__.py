@@ -1,0 +1,1 @@
+"""OptPrefixTree: a prefix tree whose levels adapt to what was found before."""
