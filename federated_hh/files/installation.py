@@ -24,6 +24,7 @@ PROGRAMS = {
     "triehh": "federated_hh.run_triehh",
     "ldp_triehh": "federated_hh.run_ldp_triehh",
     "opt_prefix_tree": "federated_hh.run_opt_prefix_tree",
+    "set_union": "federated_hh.run_set_union",
     "statistics": "federated_hh.run_statistics",
     "algorithm": "federated_hh.run_algorithm",
     "training": "training.run_training",

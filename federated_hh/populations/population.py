@@ -133,6 +133,7 @@ def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
         alphabet=alphabet,
         known_words=word_table.read_dictionary(options.known_words, options.language),
         refuse=options.out_of_alphabet == "refuse",
+        keep=options.out_of_alphabet == "keep",
         only_words=word_table.read_dictionary(options.only_words, options.language),
         language=options.language,
     )

@@ -26,7 +26,7 @@ from federated_hh.randomness import streams
 
 # The variance, beyond that of the continuous Gaussian, that rounding at random adds;
 # also the least variance of the conditional law in a step of the sum.
-_ROUNDING_VARIANCE = 5
+ROUNDING_VARIANCE = 5
 _BIN_BITS = 15
 _BINS = 1 << _BIN_BITS
 _CENTRE = _BINS // 2
@@ -76,7 +76,7 @@ class DiscreteGaussian:
                 "bits."
             )
         self.stddev = stddev
-        variance = Fraction(stddev) ** 2 + _ROUNDING_VARIANCE
+        variance = Fraction(stddev) ** 2 + ROUNDING_VARIANCE
         self.levels, self.step = _steps(variance)
         narrow = variance / _times(self.levels, self.step)
         self.largest = _CENTRE * sum(self.step**i for i in range(self.levels))
@@ -160,7 +160,7 @@ def _steps(variance: Fraction) -> tuple[int, int]:
                 step = middle + 1
         narrow = variance / _times(levels, step)
         # Given the sum, a step's last x must not be too narrow for the integers.
-        smooth = levels == 1 or narrow >= _ROUNDING_VARIANCE * (step**2 + 1)
+        smooth = levels == 1 or narrow >= ROUNDING_VARIANCE * (step**2 + 1)
         if narrow <= widest and smooth:
             return levels, step
     raise AssertionError(f"no steps for the variance {variance}")

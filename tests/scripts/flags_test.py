@@ -17,6 +17,7 @@ _PROGRAMS = (
     ("federated_hh.run_triehh", ("--epsilon=4",), set()),
     ("federated_hh.run_ldp_triehh", (), {("epsilon", "inf")}),
     ("federated_hh.run_opt_prefix_tree", (), {("epsilon", "inf")}),
+    ("federated_hh.run_set_union", (), set()),
     ("federated_hh.run_statistics", (), set()),
     ("training.run_training", ("--cohort_size=5", "--clip_norm=1"), set()),
     ("scripts.reproduce", ("--study=oov_table1",), set()),

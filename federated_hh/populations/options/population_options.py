@@ -36,7 +36,7 @@ PATH_FLAGS = (
 )
 CLIENT_LAWS = ("independent", "pitman_yor")
 COMMON_LAWS = ("frequencies", "pitman_yor")
-OUT_OF_ALPHABET = ("drop", "refuse")
+OUT_OF_ALPHABET = ("drop", "refuse", "keep")
 EMPTY_CLIENTS = ("drop", "keep")
 MAX_CLIENTS = 2**31 - 1  # they are numbered with 31 bits
 MAX_MEAN_WORDS = 10_000
@@ -107,7 +107,8 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
     out_of_alphabet: str = _words_option(
         "drop",
         "Treatment of a word with another character: 'drop' leaves it out and counts "
-        "it, 'refuse' stops with an error that names the first ones.",
+        "it, 'refuse' stops with an error that names the first ones, 'keep' keeps it, "
+        "for an algorithm that needs no alphabet, such as set union.",
         choices=OUT_OF_ALPHABET,
     )
     known_words: str | None = _words_option(

@@ -86,6 +86,7 @@ def from_client_data(
         alphabet=options.alphabet_with(tokenizer),
         known_words=word_table.read_dictionary(options.known_words, options.language),
         refuse=options.out_of_alphabet == "refuse",
+        keep=options.out_of_alphabet == "keep",
         only_words=word_table.read_dictionary(options.only_words, options.language),
         language=options.language,
     )

@@ -102,6 +102,7 @@ class WordTable:
         refuse: bool,
         only_words: Set[str] = frozenset(),
         language: str = languages.DEFAULT,
+        keep: bool = False,
     ):
         """Makes an empty table.
 
@@ -111,6 +112,7 @@ class WordTable:
             refuse: Whether a word with another character is an error.
             only_words: Words that are kept alone, likewise; empty for all.
             language: The code of their language.
+            keep: Whether words with other characters are kept.
         """
         alphabet = hangul.alphabet(alphabet)
         self._given = alphabet
@@ -118,7 +120,7 @@ class WordTable:
         self._characters = frozenset(alphabet)
         self._missing: collections.Counter[str] = collections.Counter()
         self._known_words, self._only_words = known_words, only_words
-        self._refuse, self._language = refuse, language
+        self._refuse, self._keep, self._language = refuse, keep, language
         self._codes: dict[str, int] = {}
         self._num_words = 0
         self._offenders: list[str] = []
@@ -215,7 +217,7 @@ class WordTable:
         if not word or not isinstance(word, str):
             raise NotAWordError(word)
         spelled = hangul.letters(word)
-        if spelled.strip(self._alphabet):
+        if not self._keep and spelled.strip(self._alphabet):
             # Not remembered: there can be very many, each seen once.
             self._missing.update(set(spelled) - self._characters)
             return OUT_OF_ALPHABET

@@ -20,6 +20,7 @@ from federated_hh.privacy.dp_ftrl import update_noise
 from federated_hh.privacy.guarantee import Adjacency, Guarantee
 from federated_hh.privacy.local import device_reports_statement, sketch_plan
 from federated_hh.privacy.local import plan as local_plan
+from federated_hh.privacy.sets import plan as sets_plan
 from federated_hh.privacy.statement import PrivacyStatement
 from federated_hh.privacy.triehh import statement as triehh_statement
 
@@ -41,9 +42,11 @@ _FLAGS = {
     "max_length (L)": "max_length",
     "max_prefixes (eta_max)": "max_prefixes",
     "mechanism": "mechanism",
+    "most words of a client": "contribution_bound",
     "noise multiplier z": "noise_multiplier",
     "num_passes": "num_passes",
     "num_repeats": "num_repeats",
+    "passes": "num_passes",
     "repeats": "num_repeats",
     "report goal m": "cohort_size",
     "cohort_size (m)": "cohort_size",
@@ -316,6 +319,7 @@ def _smallest_sum(costs: Sequence[float], limits: plan_lib.Limits) -> float:
 # function has checked them itself.
 _FAMILIES: Mapping[str, Callable[[PrivacyStatement], tuple[Guarantee, ...] | None]] = {
     "threshold (theta)": triehh_statement.recomputed,
+    "thresholds in 2^-20": sets_plan.recomputed,
     "contribution_bound (B)": local_plan.recomputed,
     "sketch": sketch_plan.recomputed,
     "delta of a query": device_reports_statement.recomputed,

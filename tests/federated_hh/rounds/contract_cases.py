@@ -25,6 +25,7 @@ from federated_hh.heavy_hitters.opt_prefix_tree import algorithm as opt_prefix_t
 from federated_hh.heavy_hitters.opt_prefix_tree import (
     options as opt_prefix_tree_options,
 )
+from federated_hh.heavy_hitters.set_union import algorithm as set_union
 from federated_hh.heavy_hitters.sfp import algorithm as sfp
 from federated_hh.heavy_hitters.sfp import options as sfp_options
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
@@ -40,6 +41,8 @@ from federated_hh.privacy.dp_ftrl import (
 )
 from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.local import device_policy
+from federated_hh.privacy.sets import plan as sets_plan
+from federated_hh.privacy.sets import weighted_gaussian
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import plan as triehh_plan
 from federated_hh.randomness import identities
@@ -304,6 +307,19 @@ def _opt_prefix_tree(
     return opt_prefix_tree.OptPrefixTree(population, options, alphabet.Alphabet("abc"))
 
 
+def _set_union(folder: str, data: str, plan: str) -> set_union.SetUnion:
+    words = ["ab"] * 40 + ["ac" if data == "a" else "bc"] * 20 + ["c"] * 9
+    population = client_words.ClientWords.from_rows(
+        os.path.join(folder, "words"),
+        [(str(i), [(word, 1), ("ba", 2), ("каша", 1)]) for i, word in enumerate(words)],
+    )
+    passes = weighted_gaussian.solve(
+        {"a": 3.0, "b": 4.0}[plan], 1e-3, contribution_bound=2, shares=[1, 3]
+    )
+    sampler = samplers.Everybody(population.num_clients)
+    return set_union.SetUnion(population, sets_plan.plan_of(sampler, passes))
+
+
 def _training(folder: str, data: str, plan: str) -> dp_ftrl.DpFtrl:
     clients = training_test_case.random_clients(9, seed={"a": 1, "b": 2}[data])
     text = client_text.ClientText.from_rows(
@@ -422,6 +438,7 @@ CASES = {
     "median_length": Case(_median_length),
     "opt_prefix_tree": Case(_opt_prefix_tree),
     "sfp": Case(_sfp, repeats=4),
+    "set_union": Case(_set_union, (set_union.sent_metrics,)),
     # The third query is refused by all.
     "statistics": Case(
         lambda folder, data, plan: _statistics(data, plan, "secure_sum"), save_every=2

@@ -21,6 +21,8 @@ from federated_hh.privacy.dp_ftrl import (
 from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.local import device_policy, device_reports_plan, sketch_plan
 from federated_hh.privacy.local import plan as local_reports_plan
+from federated_hh.privacy.sets import plan as sets_plan
+from federated_hh.privacy.sets import weighted_gaussian
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.triehh import plan as triehh_plan
 from federated_hh.randomizers import count_mean_sketch
@@ -164,6 +166,12 @@ class _Places:
         self.table = table
 
 
+def _set_union():
+    passes = weighted_gaussian.solve(2.0, 1e-9, 20, [1, 3])
+    plan = sets_plan.plan_of(samplers.Everybody(_CLIENTS), passes)
+    return plan.statement(_record(_CLIENTS, [{}] * 2, 2), 1e-9)
+
+
 # By kind: the statement, and the parameters that its numbers depend on.
 _KINDS = {
     "triehh": (_triehh, "population_size (n)|cohort_size (m)|threshold (theta)|runs"),
@@ -176,6 +184,10 @@ _KINDS = {
         "local_epsilon|delta|cohort_size (N)|contribution_bound (B)|domain_sizes (s)",
     ),
     "sketch": (_sketch, "local_epsilon|delta|clients (n)|num_repeats"),
+    "set_union": (
+        _set_union,
+        "most words of a client|passes|noise multipliers|thresholds in 2^-20|runs",
+    ),
     "statistics": (
         _statistics,
         "delta of a query|composition|num_repeats|reports of the analysis",

@@ -1,0 +1,221 @@
+"""Set union: all words that enough clients have, at a trusted aggregator.
+
+Gopi et al. 2020, "Differentially Private Set Union", the weighted Gaussian at user
+level; in passes, of which later ones leave out what earlier ones released, as Swanberg
+et al. 2023 (DP-SIPS).
+
+    algorithm = SetUnion(population, plan.plan_of(sampler, passes))
+    outcome = run.run(algorithm, directory, seed=1)
+    print(algorithm.results(outcome.states[0])["heavy_hitters"])
+
+A deployed aggregator adds up weights by word, or by a hash of it, and knows no list of
+words. Here the words of all clients have numbers, by which the sums are a vector; words
+without a weight are 0 in it, and the mechanism ignores them.
+"""
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import tensorflow as tf
+
+from federated_hh.heavy_hitters import selection
+from federated_hh.populations.columns import client_words
+from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.sets import plan as sets_plan
+from federated_hh.privacy.sets import weighted_gaussian
+from federated_hh.randomness import identities, streams
+from federated_hh.rounds import algorithm, block_round, run
+
+# A block of clients is one TFF client value: a few for the worker's threads, with so
+# many of the clients' words each. The worker keeps the sums of all blocks.
+_LEAST_BLOCKS = 16
+_ENTRIES_PER_BLOCK = 1 << 20
+_MOST_CLIENTS_PER_BLOCK = 1 << 20
+_MOST_SUMS_KEPT = 1 << 26
+
+
+@dataclasses.dataclass(frozen=True)
+class SetUnionState:
+    """The released words.
+
+    Attributes:
+        words: int64 [found]: indices into the population's words, in the order of their
+            passes, of a pass those with the largest noisy weights first.
+        weights: float64 [found]: noisy sums, in weights of a client with one word.
+        passes: int64 [found]: the pass that released the word, from 1.
+        rounds: Passes done.
+    """
+
+    words: np.ndarray
+    weights: np.ndarray
+    passes: np.ndarray
+    rounds: int = 0
+
+
+def sent_metrics(observed: run.Observed[SetUnionState]) -> dict[str, int]:
+    """Observes the number of words that some client sends."""
+    return {"words_sent": int(np.count_nonzero(observed.total))}
+
+
+@identities.identity("federated_hh.set_union.SetUnion")
+class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
+    """Set union over a population."""
+
+    def __init__(
+        self,
+        population: client_words.ClientWords,
+        plan: plan_lib.Plan[Any, sets_plan.WordWeights, sets_plan.NoisyWeights],
+        num_blocks: int | None = None,
+    ):
+        """Prepares the client computation.
+
+        Args:
+            population: The clients.
+            plan: Plan of everybody, from `sets_plan.plan_of`.
+            num_blocks: Number of client values; by default a fast one. The result does
+                not depend on it.
+
+        Raises:
+            ValueError: If the plan is for another number of clients, or no client has a
+                word.
+        """
+        if plan.sampler.num_clients != population.num_clients:
+            raise ValueError(
+                f"the plan is for {plan.sampler.num_clients:,} clients, and the "
+                f"population has {population.num_clients:,}; make one for it"
+            )
+        if not population.num_entries:
+            raise ValueError("no client of the population has a word; give other data")
+        self.population = population
+        self.plan = plan
+        self.max_rounds = len(plan.mechanism.thresholds)
+        if num_blocks is None:
+            num_blocks = math.ceil(population.num_entries / _ENTRIES_PER_BLOCK)
+            num_blocks = min(num_blocks, _MOST_SUMS_KEPT // population.num_words)
+            many = math.ceil(population.num_clients / _MOST_CLIENTS_PER_BLOCK)
+            num_blocks = max(num_blocks, many, _LEAST_BLOCKS)
+        self._sums = block_round.BlockRound(
+            self._weights_of_block,
+            {"weights": weighted_gaussian.NORM},
+            block_size=block_round.block_size_of(population.num_clients, num_blocks),
+        )
+
+    def describe(self) -> Mapping[str, Any]:
+        """Returns everything that a sum of weights depends on besides the plan."""
+        return {"population": self.population.fingerprint}
+
+    def initialize(self, repeat: int) -> SetUnionState:
+        """Returns the state before the first pass: nothing is released."""
+        del repeat
+        none = np.zeros(0, np.int64)
+        return SetUnionState(none, np.zeros(0), none)
+
+    def next_query(self, state: SetUnionState) -> algorithm.Query[np.ndarray] | None:
+        """Returns the question for the weights of all words not yet released."""
+        if state.rounds == self.max_rounds:
+            return None
+        left_out = np.zeros(self.population.num_words, bool)
+        left_out[state.words] = True
+
+        def ask(cohort: np.ndarray, stream: streams.Stream) -> np.ndarray:
+            message = {
+                "left_out": left_out,
+                # Of the round and not of a block: a client's draw does not depend on
+                # how the clients are cut.
+                "seed": stream.stateless_seed("chosen words"),
+            }
+            return np.asarray(self._sums(message, cohort, stream)["weights"])
+
+        return algorithm.Query(ask, {"words_left_out": len(state.words)})
+
+    def update(
+        self, state: SetUnionState, released: sets_plan.Released
+    ) -> tuple[SetUnionState, Mapping[str, float | int]]:
+        """Adds the words that a pass released."""
+        number = state.rounds + 1
+        order = np.argsort(-released.weights, kind="stable")
+        weights = released.weights[order] / weighted_gaussian.NORM
+        after = SetUnionState(
+            np.concatenate([state.words, released.words[order]]),
+            np.concatenate([state.weights, weights]),
+            np.concatenate([state.passes, np.full(len(order), number, np.int64)]),
+            number,
+        )
+        metrics = {"words_released": len(order), "words_found": len(after.words)}
+        return after, metrics
+
+    def results(self, state: SetUnionState) -> Mapping[str, pd.DataFrame]:
+        """Returns the released words: word, pass, weight."""
+        words = self.population.words.take(pa.array(state.words))
+        columns = {
+            "word": np.array(words.to_pylist(), object),
+            "pass": state.passes,
+            "weight": state.weights,
+        }
+        return {"heavy_hitters": pd.DataFrame(columns)}
+
+    def progress(self, row: Mapping[str, float | int]) -> str:
+        """Returns the log line of a pass."""
+        return (
+            f"{row['words_released']:,} words released, {row['words_found']:,} so far"
+        )
+
+    def _weights_of_block(self, message, block) -> dict[str, tf.Tensor]:
+        """Returns the sums of a block's weights: int64 [words].
+
+        The body of the client computation. Each client leaves out the released words,
+        draws `contribution_bound` of the others if it has more, and sends each with the
+        weight of their number.
+        """
+        columns = selection.MappedColumns(self.population)
+        clients = block["clients"]
+        entries, splits = columns.entries_of(clients)
+        words = columns.word_ids(entries)
+        size = tf.size(clients)
+        owners = tf.repeat(tf.range(size), splits[1:] - splits[:-1])
+        is_left = ~tf.gather(message["left_out"], words)
+        words, owners = words[is_left], owners[is_left]
+        counts = tf.math.bincount(owners, minlength=size, maxlength=size)
+        bound = self.plan.contribution.contribution_bound
+        has_more = tf.gather(counts, owners) > bound
+        # Everybody is asked, so that a block's clients, and their entries, follow each
+        # other: each entry has its own counter.
+        first = tf.gather(columns.row_splits(), clients[0])
+        bits = selection.random_bits(message["seed"], first, tf.size(entries))
+        chosen = _chosen(owners[has_more], bits[is_left][has_more], bound)
+        weights = tf.gather(
+            tf.constant(weighted_gaussian.weights(bound)), tf.minimum(counts, bound)
+        )
+        sent, of = (
+            tf.concat([part[~has_more], tf.gather(part[has_more], chosen)], 0)
+            for part in (words, owners)
+        )
+        sums = tf.math.unsorted_segment_sum(
+            tf.gather(weights, of), sent, self.population.num_words
+        )
+        return {"weights": tf.ensure_shape(sums, [self.population.num_words])}
+
+
+def _chosen(owners: tf.Tensor, bits: tf.Tensor, bound: int) -> tf.Tensor:
+    """Returns `bound` entries of each owner, a uniform draw without replacement.
+
+    Args:
+        owners: int32 [n], ascending, at most 2^23 of them: the owner of each entry.
+        bits: uint64 [n]: random bits of each entry.
+        bound: Entries to choose of each owner, each of whom has more.
+
+    Returns:
+        int32 [chosen]: places in `owners`.
+    """
+    random = tf.cast(tf.bitwise.right_shift(bits, tf.constant(24, tf.uint64)), tf.int64)
+    keys = tf.bitwise.left_shift(tf.cast(owners, tf.int64), tf.constant(40, tf.int64))
+    order = tf.argsort(keys + random)
+    # The sorted entries have the same owners, and each owner's are in random order.
+    places = tf.range(tf.size(owners))
+    starts = tf.searchsorted(owners, owners)
+    return order[places - starts < bound]

@@ -1,0 +1,183 @@
+"""The report of a set union: its tables, plots and page."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from federated_hh.heavy_hitters import coverage, evaluation, found_words
+from federated_hh.heavy_hitters.set_union import algorithm as set_union
+from federated_hh.heavy_hitters.set_union import options as set_union_options
+from federated_hh.heavy_hitters.triehh import report as triehh_report
+from federated_hh.privacy import statement as statement_lib
+from federated_hh.privacy.sets import weighted_gaussian
+from federated_hh.reports import page, plots
+from federated_hh.run_directory import directory as run_directory
+
+_LEAST_LISTED = 1000  # words in discovery_rate.csv
+_NUM_SHOWN = 1000  # words in the report
+_KS_SHOWN = (1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
+_SCORES_SHOWN = ["k", "precision", "recall", "f1", "f1_low", "f1_high"]
+_SCORES_SHOWN += ["precision_at_k", "recall_at_k", "f1_at_k"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """The results of a run's repeats, with the ground truth.
+
+    Attributes:
+        heavy_hitters: A row a released word: repeat, word, pass, weight (noisy),
+            true_count (its holders), true_rank.
+        scores: See `evaluation.scores_at_k` and `mean_and_interval`.
+        discovery: A row for each of the most frequent words: word, true_count,
+            true_rank, discovery_rate.
+        coverage: Of each repeat, the share of all typed words that was found.
+    """
+
+    heavy_hitters: pd.DataFrame
+    scores: pd.DataFrame
+    discovery: pd.DataFrame
+    coverage: tuple[float, ...]
+
+
+def evaluate(
+    algorithm: set_union.SetUnion,
+    states: Sequence[set_union.SetUnionState],
+    max_k: int,
+) -> Results:
+    """Scores the words that each repeat released, for K from 1 to max_k."""
+    population = algorithm.population
+    totals = coverage.WordTotals.of(population)
+    truth = evaluation.GroundTruth.of_counts(totals.holders.astype(np.float64))
+    ranks = truth.ranks()
+    found = [state.words for state in states]
+    tables = []
+    for repeat, state in enumerate(states):
+        table = algorithm.results(state)["heavy_hitters"]
+        table.insert(0, "repeat", repeat)
+        table["true_count"] = totals.holders[state.words]
+        table["true_rank"] = ranks[state.words]
+        tables.append(table)
+    scores = [evaluation.scores_at_k(ids, truth, range(1, max_k + 1)) for ids in found]
+    listed = max(_LEAST_LISTED, *(2 * len(ids) for ids in found))
+    discovery = evaluation.discovery_rates(found, truth, listed)
+    words = [population.word(i) for i in discovery.pop("word_id")]
+    discovery.insert(0, "word", words)
+    every = max(1, int(totals.contributions.sum()))
+    return Results(
+        pd.concat(tables, ignore_index=True),
+        evaluation.mean_and_interval(scores, "k"),
+        discovery,
+        tuple(int(totals.contributions[ids].sum()) / every for ids in found),
+    )
+
+
+def write(
+    directory: run_directory.RunDirectory,
+    algorithm: set_union.SetUnion,
+    results: Results,
+    statement: statement_lib.PrivacyStatement,
+    findable: Sequence[dict[str, Any]],
+) -> page.Summary:
+    """Writes the tables, plots, privacy statement and report of a run.
+
+    Args:
+        directory: The directory of the run.
+        algorithm: Algorithm that was run.
+        results: Results of the run.
+        statement: The statement of the run.
+        findable: Words that can be found: `SetUnionOptions.what_is_found`.
+
+    Returns:
+        The run's summary.
+    """
+    metrics, words = directory.metrics(), results.heavy_hitters
+    first = words[words["repeat"] == 0]
+    report = page.Page(directory, "Set union")
+    num_passes = len(algorithm.plan.mechanism.thresholds)
+    is_all = bool((results.discovery["discovery_rate"] == 1).all())
+    report.summary(
+        _found(words, results),
+        advice=evaluation.alphabet_advice(algorithm.population)
+        or set_union_options.advice(findable, num_passes, is_all=is_all),
+        next_command="federated_hh.compare {run} ANOTHER_RUN",
+    )
+    released = words[["repeat", "pass", "word", "weight"]]
+    found = report.section("Words found", covered=True)
+    found.text(
+        "Words of the first repeat, by pass, the largest noisy weight first. A client "
+        "adds 1/sqrt(t) to the weight of each of the t words that it sends."
+    )
+    shown = released[released["repeat"] == 0].drop(columns="repeat")
+    found.table("heavy_hitters.csv", released, shown=shown.head(_NUM_SHOWN))
+    which = report.section("Discovery rates", covered=False)
+    which.file("discovery_rate.csv", results.discovery)
+    table = results.discovery.assign(fits=True)
+    clients = algorithm.population.num_clients
+    which.plot("discovery_rate.png", triehh_report.plot_discovery(table, clients))
+    scores = report.section("Scores against the true top K", covered=False)
+    scores.plot("f1_over_k.png", triehh_report.plot_scores(results.scores))
+    scores.text(
+        "The truth is the number of clients that hold a word. Precision, recall and F1 "
+        "as in Zhu et al. 2020; `at k`: of the first K found words, by pass and noisy "
+        "weight. Bands and `low`, `high`: 95% intervals over the repeats."
+        + evaluation.left_out_text(algorithm.population)
+    )
+    shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
+    scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)
+    rounds = report.section("Passes", covered=False)
+    rounds.text("`words sent`: words that some client sends, known to the simulator.")
+    told, drawn = plots.told_and_drawn(metrics, ["words_released", "words_sent"])
+    if told:
+        rounds.text(told)
+    if drawn:
+        rounds.plot("passes.png", plots.over_rounds(metrics, drawn))
+    before = report.section("Detection limits", covered=False)
+    before.text(f"Computed before the run. {set_union_options.sentences(findable)}")
+    before.table("detectable.csv", pd.DataFrame(findable))
+    report.statement(statement)
+    truth = report.section("Weights and true counts", covered=False)
+    truth.text("Words of the first repeat. `true count`: clients that hold the word.")
+    shown = first.drop(columns="repeat").head(_NUM_SHOWN)
+    truth.table("heavy_hitters.csv", words, shown=shown)
+    report.section("Parameters", covered=False).text(_parameters(algorithm, metrics))
+    report.how_it_was_made()
+    return report.write()
+
+
+def _found(words: pd.DataFrame, results: Results) -> str:
+    """Returns the words of the first repeat, and their coverage, in a line."""
+    repeats = len(results.coverage)
+    counts = words.groupby("repeat").size().reindex(range(repeats), fill_value=0)
+    least, most = counts.min(), counts.max()
+    if not most:
+        return "No word was found."
+    number = found_words.counted(most) if least == most else f"{least:,} to {most:,}"
+    number += "" if least == most else " words"
+    each = f" by each of {repeats} repeats" if repeats > 1 else ""
+    best = ", ".join(words[words["repeat"] == 0]["word"].head(10))
+    named = f", the largest weights first: {best}" if best else ""
+    return (
+        f"{number} found{each}{named}. Every one is some client's; together they make "
+        f"up {min(results.coverage):.1%} of all typed words."
+    )
+
+
+def _parameters(algorithm: set_union.SetUnion, metrics: pd.DataFrame) -> str:
+    population, plan = algorithm.population, algorithm.plan
+    passes = ", ".join(
+        f"noise multiplier {multiplier:.4g} with threshold "
+        f"{threshold / weighted_gaussian.NORM:.5g}"
+        for multiplier, threshold in zip(
+            plan.mechanism.noise_multipliers, plan.mechanism.thresholds, strict=True
+        )
+    )
+    return (
+        f"{population.num_clients:,} clients with {population.num_words:,} distinct "
+        f"words in {population.num_entries:,} entries; at most "
+        f"{plan.contribution.contribution_bound:,} words of a client in a pass; "
+        f"passes: {passes}; {metrics['repeat'].nunique()} repeat(s), in "
+        f"{metrics['seconds'].sum():.1f} s of rounds."
+    )

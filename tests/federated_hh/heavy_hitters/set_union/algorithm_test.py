@@ -1,0 +1,223 @@
+"""Tests of set union: clients' weights, releases, passes.
+
+Randomized tests have a false-alarm rate of 1e-6 each.
+"""
+
+import collections
+import math
+import os
+
+import numpy as np
+from absl.testing import absltest, parameterized
+from scipy import stats
+
+from federated_hh.heavy_hitters.set_union import algorithm as set_union
+from federated_hh.heavy_hitters.set_union import options as set_union_options
+from federated_hh.options.fields import OptionError
+from federated_hh.populations.columns import client_words
+from federated_hh.privacy.sets import plan as sets_plan
+from federated_hh.privacy.sets import weighted_gaussian
+from federated_hh.randomness import noise_keys, streams
+from federated_hh.rounds import samplers, steps
+
+_FALSE_ALARM = 1e-6
+_KEY = noise_keys.NoiseKey(5, is_secret=True)
+# Words of several scripts, of which no alphabet is needed.
+_SHARED = ["the", "слово", "ひらがな", "कल", "🙂", "naïve"]
+
+
+class SetUnionTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.populations = 0
+
+    def algorithm(self, clients, passes, num_blocks=None):
+        self.populations += 1
+        folder = self.create_tempdir().full_path
+        rows = [
+            (str(i), [(word, 1 + i % 3) for word in words])
+            for i, words in enumerate(clients)
+        ]
+        population = client_words.ClientWords.from_rows(
+            os.path.join(folder, str(self.populations)), rows
+        )
+        sampler = samplers.Everybody(len(clients))
+        plan = sets_plan.plan_of(sampler, passes)
+        return set_union.SetUnion(population, plan, num_blocks)
+
+    def clients(self, number, seed=1):
+        random = np.random.default_rng(seed)
+        found = []
+        for i in range(number):
+            words = random.choice(_SHARED, random.integers(0, 6), replace=False)
+            found.append([*words, *(f"only{i}_{j}" for j in range(i % 9))])
+        return found
+
+    def passes(self, bound=4, epsilon=8.0, num_passes=1):
+        shares = [3.0**number for number in range(num_passes)]
+        return weighted_gaussian.solve(epsilon, 1e-6, bound, shares)
+
+    def rounds(self, algorithm):
+        """Runs a repeat; returns the exact sums of each pass, and all steps."""
+        by_hand = steps.Steps(algorithm, seed=1, noise_key=_KEY)
+        place, totals, done = by_hand.begin(), [], []
+        with algorithm.worker():
+            while (query := algorithm.next_query(place.state)) is not None:
+                drawn = by_hand.draw(place)
+                totals.append(by_hand.ask(place, query, drawn.cohort))
+                done.append(by_hand.update(place, query, drawn, totals[-1]))
+                place = done[-1].progress
+        return totals, done
+
+    def test_sums_are_those_of_plain_python_where_nobody_has_too_many_words(self):
+        clients = self.clients(200)
+        algorithm = self.algorithm(clients, self.passes(bound=20))
+        (total,), _ = self.rounds(algorithm)
+        expected = collections.Counter()
+        for words in clients:
+            for word in words:
+                expected[word] += math.isqrt(2**40 // len(words))
+        found = dict(zip(algorithm.population.words.to_pylist(), total, strict=True))
+        self.assertEqual(found, dict(expected))
+
+    def test_a_client_sends_no_more_words_than_the_bound(self):
+        own = [f"w{i:02}" for i in range(30)]
+        for bound in (1, 7, 29):
+            algorithm = self.algorithm([own], self.passes(bound), num_blocks=1)
+            (total,), _ = self.rounds(algorithm)
+            self.assertEqual(np.count_nonzero(total), bound)
+            self.assertEqual(set(total[total > 0]), {math.isqrt(2**40 // bound)})
+            norm = sum(int(weight) ** 2 for weight in total)
+            self.assertLessEqual(norm, weighted_gaussian.NORM**2)
+
+    def test_each_subset_of_words_is_drawn_equally_often(self):
+        clients = 9000
+        algorithm = self.algorithm([list("abcde")] * clients, self.passes(2))
+        # Each client in a block of its own, and all in a few, draw the same words.
+        few = self.algorithm([list("abcde")] * 60, self.passes(2), num_blocks=3)
+        alone = self.algorithm([list("abcde")] * 60, self.passes(2), num_blocks=60)
+        stream = streams.Stream(3)
+        ask = [each.next_query(each.initialize(0)).ask for each in (few, alone)]
+        with few.worker():
+            cohort = np.arange(60)
+            np.testing.assert_array_equal(*(a(cohort, stream) for a in ask))
+            # One client's sum is its subset.
+            ask = alone.next_query(alone.initialize(0)).ask
+            chosen = collections.Counter(
+                tuple(np.flatnonzero(ask(cohort[i : i + 1], stream))) for i in range(60)
+            )
+            self.assertGreater(len(chosen), 7)
+            self.assertEqual(set(map(len, chosen)), {2})
+            ask = algorithm.next_query(algorithm.initialize(0)).ask
+            total = ask(np.arange(clients), stream)
+        counts = total // math.isqrt(2**40 // 2)
+        self.assertEqual(counts.sum(), 2 * clients)
+        low, high = stats.binom.ppf(
+            [_FALSE_ALARM / 10, 1 - _FALSE_ALARM / 10], clients, 2 / 5
+        )
+        self.assertTrue(((counts >= low) & (counts <= high)).all(), counts)
+
+    @parameterized.parameters(1, 3)
+    def test_only_words_of_clients_are_released_and_once(self, num_passes):
+        algorithm = self.algorithm(
+            self.clients(3000), self.passes(num_passes=num_passes)
+        )
+        totals, done = self.rounds(algorithm)
+        self.assertLen(totals, num_passes)
+        seen = set()
+        for total, step in zip(totals, done, strict=True):
+            words = step.released.words
+            self.assertTrue((total[words] > 0).all())
+            # Later passes leave out what earlier ones released.
+            self.assertFalse(seen & set(words.tolist()))
+            self.assertEqual(total[sorted(seen)].sum(), 0)
+            seen |= set(words.tolist())
+            threshold = algorithm.plan.mechanism.thresholds[step.progress.rounds - 1]
+            self.assertTrue((step.released.weights >= threshold).all())
+        table = algorithm.results(done[-1].progress.state)["heavy_hitters"]
+        self.assertContainsSubset(_SHARED, table["word"].tolist())
+        self.assertEqual(len(table), len(seen))
+        self.assertIsNone(algorithm.next_query(done[-1].progress.state))
+
+    def test_other_words_get_the_weight_of_those_left_out(self):
+        algorithm = self.algorithm([["a", "b"]] * 50, self.passes(num_passes=2))
+        state = algorithm.initialize(0)
+        released = sets_plan.Released(np.array([0]), np.array([10**8]))
+        state, _ = algorithm.update(state, released)
+        with algorithm.worker():
+            total = algorithm.next_query(state).ask(np.arange(50), streams.Stream(1))
+        np.testing.assert_array_equal(total, [0, 50 * weighted_gaussian.NORM])
+
+    def test_noise_has_its_law_and_a_sum_of_zero_none(self):
+        passes = self.passes()
+        mechanism = sets_plan.NoisyWeights(passes.noise_multipliers, (1,))
+        total = np.full(20_000, 2**40)
+        total[::2] = 0
+        stream = streams.Stream(9, history=b"h" * 32)
+        release = mechanism.release(total, mechanism.initialize(), {}, stream)
+        self.assertEqual(release.state.rounds, 1)
+        np.testing.assert_array_equal(release.value.words, np.arange(1, 20_000, 2))
+        noise = (release.value.weights - 2**40) / passes.stddev(0)
+        self.assertGreater(stats.kstest(noise, "norm").pvalue, _FALSE_ALARM)
+        other = mechanism.release(
+            total, mechanism.initialize(), {}, stream.of(b"i" * 32)
+        )
+        self.assertTrue((release.value.weights != other.value.weights).any())
+
+    def test_nobody_who_sends_anything_releases_nothing(self):
+        passes = self.passes()
+        mechanism = sets_plan.NoisyWeights(passes.noise_multipliers, passes.thresholds)
+        stream = streams.Stream(9, history=b"h" * 32)
+        release = mechanism.release(
+            np.zeros(5, np.int64), mechanism.initialize(), {}, stream
+        )
+        self.assertEqual(len(release.value.words), 0)
+        self.assertEqual(release.state.rounds, 1)
+
+    def test_other_populations_and_passes_are_refused(self):
+        algorithm = self.algorithm(self.clients(30), self.passes())
+        with self.assertRaisesRegex(ValueError, "for 30 clients, .* has 20"):
+            other = self.algorithm(self.clients(20), self.passes())
+            set_union.SetUnion(other.population, algorithm.plan)
+        with self.assertRaisesRegex(ValueError, "no client .* has a word"):
+            self.algorithm([[], []], self.passes())
+        with self.assertRaisesRegex(ValueError, "round 2 is not in the plan"):
+            algorithm.plan.check_round(2, {})
+
+
+class SetUnionOptionsTest(parameterized.TestCase):
+    @parameterized.parameters(
+        ({"contribution_bound": 0}, r"contribution_bound=0: .*\[1, 100000\]"),
+        ({"epsilon": 0.0}, "epsilon=0.0"),
+        ({"epsilon": 51.0}, "no protection"),
+        ({"delta": "1"}, "delta"),
+        ({"num_passes": 0}, "num_passes"),
+        ({"pass_growth": 2.0}, "pass_growth=2.0 needs num_passes above 1"),
+    )
+    def test_impossible_options_are_refused(self, values, message):
+        with self.assertRaisesRegex(OptionError, message):
+            set_union_options.SetUnionOptions(**values)
+
+    def test_epsilon_at_which_nothing_can_be_released_is_refused(self):
+        options = set_union_options.SetUnionOptions(epsilon=0.01, delta="1e-10")
+        with self.assertRaisesRegex(
+            OptionError, r"nothing can be released. A word needs 3,\d{3} holders, .*500"
+        ):
+            options.passes_for(500)
+        self.assertEqual(options.passes_for(10_000).num_passes, 1)
+
+    def test_settings_that_help_are_compared(self):
+        options = set_union_options.SetUnionOptions(epsilon=1.0)
+        table = options.what_is_found(10_000)
+        self.assertLen({row["setting"] for row in table}, 3)
+        text = set_union_options.sentences(table)
+        self.assertRegex(text, r"with probability 0.9 if \d+ clients .* 50 words each")
+        told = set_union_options.advice(table, 1, is_all=False)
+        self.assertRegex(told, "--num_passes=3, at .* with --epsilon=2")
+        self.assertNotIn(
+            "--num_passes", set_union_options.advice(table, 3, is_all=False)
+        )
+
+
+if __name__ == "__main__":
+    absltest.main()
