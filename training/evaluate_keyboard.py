@@ -20,6 +20,7 @@ from federated_hh.populations.languages.words import WordOptions
 from federated_hh.populations.options.population_options import (
     LanguageOptions,
     PopulationOptions,
+    ResamplingOptions,
 )
 from training.keyboard.options import (
     HELD_OUT,
@@ -32,7 +33,12 @@ from training.keyboard.options import (
 _OF_EVALUATION = (EvaluationOptions, UserOptions, ComposeOptions, TouchOptions)
 _PROGRAM = program_flags.Program(
     "training.evaluate_keyboard",
-    ((EvaluationOptions, "The evaluation"), *_OF_EVALUATION[1:], LanguageOptions),
+    (
+        (EvaluationOptions, "The evaluation"),
+        *_OF_EVALUATION[1:],
+        LanguageOptions,
+        ResamplingOptions,
+    ),
     "sentences",
     first=(
         *("model", "population", "judges", "max_judges", "compose_threshold"),
@@ -52,7 +58,9 @@ def _check_flags() -> None:
     _PROGRAM.check(*_OF_EVALUATION)
     options = _PROGRAM.read(EvaluationOptions)
     if options.judges == HELD_OUT:
-        _take_flags(options.model, PopulationOptions, LanguageOptions)
+        _take_flags(
+            options.model, PopulationOptions, LanguageOptions, ResamplingOptions
+        )
     elif not flags.FLAGS["population"].present:
         raise ValueError("--judges=all needs --population, the clients to evaluate on")
     else:

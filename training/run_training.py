@@ -9,7 +9,10 @@ from typing import Any
 from absl import flags, logging
 
 from federated_hh.command_line import experiment_flags, program_flags
-from federated_hh.populations.options.population_options import LanguageOptions
+from federated_hh.populations.options.population_options import (
+    LanguageOptions,
+    ResamplingOptions,
+)
 from federated_hh.runtime.worker import engine_options, startup
 from federated_hh.runtime.worker.engine_options import SecureSumOptions
 from training.baselines.other_models_options import OtherModelsOptions
@@ -22,6 +25,7 @@ _PROGRAM = program_flags.Program(
         (SecureSumOptions, "The secure sum"),
         (OtherModelsOptions, "Other models"),
         LanguageOptions,
+        ResamplingOptions,
     ),
     "sentences",
     first=(
@@ -101,7 +105,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.files import freed_memory
     from federated_hh.populations import vocabulary as vocabulary_lib
     from training import memory_needs
-    from training.federated import plans, sizing
+    from training.federated import held_out, plans, sizing
 
     options = _PROGRAM.read(TrainingOptions)
     if options.onednn:
@@ -121,14 +125,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     text = _PROGRAM.prepare_text(vocabulary)
     known = 1 - text.share_of(vocabulary_lib.OOV)
     logging.info("%s", sizing.check_vocabulary(options, known))
-    num_training = text.num_clients - options.num_held_out_clients
-    if num_training > 0:  # fewer are refused with the clients
-        limited = sizing.within_population(options, num_training)
-        if limited is not options:
-            options, mechanism = limited, plans.mechanism(limited, num_parameters)
-    noise = sizing.NoiseCheck.of(
-        options, mechanism, max(num_training, 1), num_parameters
-    )
+    split = held_out.Clients.of(text, options.num_held_out_clients, arguments.seed)
+    num_training = len(split.training)
+    limited = sizing.within_population(options, num_training)
+    if limited is not options:
+        options, mechanism = limited, plans.mechanism(limited, num_parameters)
+    noise = sizing.NoiseCheck.of(options, mechanism, num_training, num_parameters)
     if noise is not None:
         rate = noise.lower_rate
         if rate and _PROGRAM.not_given("server_learning_rate"):
@@ -136,14 +138,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
             options = dataclasses.replace(options, server_learning_rate=rate)
             noise = dataclasses.replace(noise, options=options)
         noise.check()
-    if warning := sizing.long_run(options, max(num_training, 1)):
+    if warning := sizing.long_run(options, num_training):
         logging.warning("%s", warning)
     # TensorFlow is imported last, because it takes seconds.
     from federated_hh.privacy.dp_ftrl import plan as plan_lib
     from federated_hh.rounds import experiment, masked_sums
     from training.federated import (
         dp_ftrl,
-        held_out,
         initial_model,
         model_average,
         preparation,
@@ -186,7 +187,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     def report(directory, outcome, statement):
         realised, planned = (
             training_report.with_public_data(
-                stated, public_data, first_text.not_counted
+                stated,
+                public_data,
+                (*filter(None, [text.about]), *first_text.not_counted),
             )
             for stated in (statement, algorithm.plan.statement(None, options.delta))
         )
@@ -215,6 +218,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             noise=noise,
             may_know_held_out=first_text.may_know_held_out,
             custom_model=options.model,
+            about=text.about,
             begins=training_report.first_words(vocabulary),
         )
 
@@ -270,7 +274,7 @@ def _choose_sizes() -> None:
     if "cohort_size" in names:
         given["cohort_size"].value = 1
     _PROGRAM.check()  # before data are read
-    num_training = max(1, _num_clients() - given.num_held_out_clients)
+    num_training = _num_training()
     rounds = None if "num_rounds" in names else given.num_rounds
     share = sizing.available_share(given.diurnal, given.over_selection)
     chosen: dict[str, Any] = {**sizing.sensible(num_training, rounds, share)}
@@ -291,13 +295,17 @@ def _choose_sizes() -> None:
     )
 
 
-def _num_clients() -> int:
-    """Returns the population's number of clients, whose text is prepared for it."""
-    population = _PROGRAM.population.read()
+def _num_training() -> int:
+    """Returns the number of training clients; their text is prepared for it."""
+    from training.federated import held_out
+
+    given, population = flags.FLAGS, _PROGRAM.population.read()
     if population.is_synthetic:
-        return population.num_clients
+        return max(1, population.num_clients - given.num_held_out_clients)
     vocabulary, _ = _PROGRAM.read(TrainingOptions).read_vocabulary(population)
-    return _PROGRAM.prepare_text(vocabulary).num_clients
+    text = _PROGRAM.prepare_text(vocabulary)
+    split = held_out.Clients.of(text, given.num_held_out_clients, given.seed)
+    return len(split.training)
 
 
 def _check_flags() -> None:

@@ -33,6 +33,7 @@ from federated_hh.populations.languages import languages
 from federated_hh.populations.options.population_options import (
     LanguageOptions,
     PopulationOptions,
+    ResamplingOptions,
 )
 
 if TYPE_CHECKING:
@@ -282,6 +283,8 @@ class Program:
         """
         checks = [self._flags[kind].read for kind in kinds or self._flags]
         option_flags.check_all(*checks, *(() if kinds else (self.population.read,)))
+        if not kinds:
+            self._resampling()
 
     def not_given(self, *names: str) -> list[str]:
         """Returns the flags that are left to the program; none of a resumed run.
@@ -325,7 +328,21 @@ class Program:
             sentence_tokenizers.get_sentence_tokenizer("keyboard", population_options),
             self.population.cache,
             self.read(LanguageOptions),
+            self._resampling(),
         )
+
+    def _resampling(self) -> ResamplingOptions | None:
+        """Returns the options of simulated clients, if the program has any."""
+        if ResamplingOptions not in self._flags:
+            return None
+        options = self.read(ResamplingOptions)
+        if options.resampled_clients is not None and self.population.is_synthetic():
+            raise OptionError(
+                options,
+                "{resampled_clients=}: needs people's text, and no file was given; "
+                "give --population as a path, or --num_clients for synthetic clients",
+            )
+        return options
 
     def main(
         self,

@@ -9,7 +9,11 @@ from typing import Any
 
 from federated_hh.files import verified_files
 from federated_hh.populations import vocabulary as vocabulary_lib
-from federated_hh.populations.columns import client_text, prepared_data
+from federated_hh.populations.columns import (
+    client_text,
+    prepared_data,
+    resampled_text,
+)
 from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
 from federated_hh.populations.readers import sentences, sources
@@ -57,6 +61,7 @@ def prepare(
     tokenizer: sentence_tokenizers.SentenceTokenizer,
     cache_dir: str | os.PathLike[str] | None = None,
     language: population_options.LanguageOptions | None = None,
+    resampling: population_options.ResamplingOptions | None = None,
 ) -> client_text.ClientText:
     """Returns clients' sentences, prepared on first use and cached.
 
@@ -69,6 +74,7 @@ def prepare(
         cache_dir: Directory of prepared data; None for `.cache/populations` in the
             repository.
         language: Language of synthetic clients; None for the defaults.
+        resampling: Simulated clients in place of a file's people; None for the people.
 
     Returns:
         The sentences, memory-mapped. The metadata has the number of clients without a
@@ -79,6 +85,13 @@ def prepare(
             client has a sentence, or the columns cannot be written.
         ValueError: If the language has fewer words than `context_words`.
     """
+    if resampling is not None and resampling.resampled_clients is not None:
+        return _resampled(
+            prepare(options, vocabulary, tokenizer, cache_dir),
+            resampling,
+            options.seed,
+            cache_dir,
+        )
     language = language or population_options.LanguageOptions()
     identity = describe(options, vocabulary, tokenizer, language)
 
@@ -102,6 +115,39 @@ def prepare(
 
     directory = prepared_data.find_or_make(cache_dir, _stem(options), identity, make)
     return prepared_data.open_prepared(directory, identity, client_text.ClientText.open)
+
+
+def _resampled(
+    people: client_text.ClientText,
+    resampling: population_options.ResamplingOptions,
+    seed: int,
+    cache_dir: str | os.PathLike[str] | None,
+) -> resampled_text.ResampledText:
+    """Returns simulated clients who have the sentences of people."""
+    assert resampling.resampled_clients is not None
+    chosen = {
+        "num_clients": resampling.resampled_clients,
+        "max_words": resampling.max_words,
+        "seed": seed,
+    }
+    identity = {
+        "contents": "resampled sentences",
+        "format_version": resampled_text.SCHEMA_VERSION,
+        "source": {"kind": "resampled", "of": people.fingerprint},
+        "options": chosen,
+    }
+
+    def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
+        with client_text.new_text(directory) as partial:
+            resampled_text.draw(partial, people, metadata=origin, **chosen)
+
+    stem = f"resampled-sentences-{resampling.resampled_clients}"
+    directory = prepared_data.find_or_make(cache_dir, stem, identity, make)
+    return prepared_data.open_prepared(
+        directory,
+        identity,
+        lambda path: resampled_text.ResampledText.open_with(path, people),
+    )
 
 
 def _stem(options: population_options.PopulationOptions) -> str:

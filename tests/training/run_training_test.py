@@ -235,6 +235,54 @@ class RunTrainingTest(absltest.TestCase):
         self.assertAlmostEqual(emptied, 1.75 * stated["adaptive"]["zero_out"])
         self.assertNotIn("emptied", stated["dropped"])
 
+    def test_resampled_clients(self):
+        """They train, and people are held out; a killed run resumes bit for bit."""
+        table = self.scratch / "a.csv"
+        lines = [f"u{i % 30},Are you {i} the one. See me.\n" for i in range(180)]
+        table.write_text("user,text\n" + "".join(lines))
+        flags = (f"--population={table}", "--resampled_clients=400")
+        flags += ("--resampled_words=9", "--max_participation=1", "--min_separation=6")
+        key = self.scratch / "key"
+        key.write_text(f"{'0f' * 16}\n")
+        flags += (f"--noise_key_file={key}",)
+        command = ("training.run_training", *self.flags, *flags)
+        whole, killed = self.scratch / "whole", self.scratch / "killed"
+        with concurrent.futures.ThreadPoolExecutor(1) as executor:
+            first = executor.submit(_run, *command, f"--output_dir={whole}")
+            self.kill_after_a_checkpoint(
+                forked_programs.Program(*command, f"--output_dir={killed}"), killed
+            )
+            code, output, errors = first.result()
+        self.assertEqual(code, 0, errors)
+        self.assertIn("of one of 30 people, drawn with replacement", output)
+        self.assertIn("8 clients are held out", errors)
+        page = (whole / "report.html").read_text()
+        told = "says nothing about the people"
+        self.assertGreaterEqual(page.count(told), 2)  # at the top, and the statement
+        for name in ("privacy.md", "privacy_planned.md"):
+            self.assertIn(told, (whole / name).read_text())
+        resumed, evaluated, refused = _run_all(
+            (
+                *("training.run_training", "--resume", f"--output_dir={killed}"),
+                f"--population_cache={self.scratch / 'cache'}",
+            ),
+            (
+                *("training.evaluate_keyboard", f"--model={whole}"),
+                *("--num_resamples=100", f"--output_dir={self.scratch / 'keyboard'}"),
+                f"--population_cache={self.scratch / 'cache'}",
+            ),
+            ("training.run_training", *self.flags, "--resampled_clients=9"),
+        )
+        self.assertEqual(resumed[0], 0, resumed[2])
+        self.assertEqual(run_directories.differing(whole, killed), [])
+        self.assertEqual(evaluated[0], 0, evaluated[2])
+        scores = pd.read_csv(self.scratch / "keyboard" / "simulator" / "scores.csv")
+        loss = scores[(scores["model"] == "whole") & (scores["metric"] == "loss")]
+        last = pd.read_csv(whole / "simulator" / "metrics.csv").iloc[-1]
+        self.assertAlmostEqual(loss["value"].item(), last["held_out_loss"], places=5)
+        self.assertEqual(refused[0], 2)
+        self.assertRegex(refused[2], "error: --resampled_clients=9: .* a path")
+
     def test_an_epsilon_is_spent_and_sizes_follow_from_the_clients(self):
         table = self.scratch / "a.csv"
         lines = [f"u{i % 70},you see the time {i} times.\n" for i in range(140)]

@@ -57,18 +57,21 @@ def ngrams_of(
 ) -> dict[str, ngrams.Model]:
     """Returns the n-grams of the training clients' text, by name.
 
+    Of simulated clients, they count the text of the people who train, each sentence
+    once: it would be on both sides of the tenth of clients that weighs the n-grams.
+
     Args:
         text: All clients' sentences.
         clients: The training clients.
         limits: Limits on a client's text.
         num_tokens: Size of the vocabulary with its special tokens.
     """
+    people = text.people_of(clients.training)
+    if text.people is not text:
+        limits = dataclasses.replace(limits, max_sentences=text.num_sentences)
     training, held_back = (
-        windows.of_clients(text, some, limits, num_tokens)
-        for some in (
-            clients.training,
-            clients.training[_HELD_BACK_OF - 1 :: _HELD_BACK_OF],
-        )
+        windows.of_clients(text.people, some, limits, num_tokens)
+        for some in (people, people[_HELD_BACK_OF - 1 :: _HELD_BACK_OF])
     )
     return kneser_ney.by_name(ngrams.interpolated(training, held_back))
 
@@ -109,7 +112,9 @@ def counted(
     """
     models = ngrams_of(text, clients, limits, num_tokens)
     held_out_text = windows.of_clients(text, clients.held_out, limits, num_tokens)
-    made_of = f"counted on the {len(clients.training):,} training clients, no noise"
+    people = len(text.people_of(clients.training))
+    who = "training clients" if text.people is text else "people who train, all text"
+    made_of = f"counted on the {people:,} {who}, no noise"
     return of_ngrams(models, held_out_text, made_of)
 
 

@@ -76,7 +76,7 @@ class Sentences:
             ValueError: If there is none.
         """
         self._text, self._limits, self._seed = text, limits, seed
-        self._all, _ = windows.used_sentences(text, clients, limits.max_sentences)
+        self._all, _ = text.used_sentences(clients, limits.max_sentences)
         if not len(self._all):
             raise ValueError(
                 "no training client has a sentence; lower --num_held_out_clients."

@@ -148,9 +148,7 @@ def prepare(
     limits = examples.ClientLimits(
         options.max_sentences, options.max_words, options.batch_size
     )
-    clients = held_out.Clients.split(
-        text.num_clients, options.num_held_out_clients, seed
-    )
+    clients = held_out.Clients.of(text, options.num_held_out_clients, seed)
     beginning = initial_model.beginning(
         network.initial_weights(seed),
         vocabulary,

@@ -110,9 +110,7 @@ def prepare(
         options.max_sentences, options.max_words, options.batch_size
     )
     return Prepared(
-        clients=held_out.Clients.split(
-            text.num_clients, options.num_held_out_clients, seed
-        ),
+        clients=held_out.Clients.of(text, options.num_held_out_clients, seed),
         network=network,
         beginning=initial_model.beginning(
             network.initial_weights(seed),

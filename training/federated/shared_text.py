@@ -101,8 +101,10 @@ def examine(
     if path is None:
         return Finding()
     record = text_record.TextRecord.read(path, weights)
+    same = (text.fingerprint, text.people.fingerprint)
+    is_of_same_run = keyboard_runs.population_of(path) in same
+    text = text.people
     shared = None if record is None else record.shared_with(text)
-    is_of_same_run = keyboard_runs.population_of(path) == text.fingerprint
     facts = {
         "record": None if record is None else record.digest,
         "is_of_same_run": is_of_same_run,
@@ -187,11 +189,11 @@ def of_held_out(models: Mapping[str, str], text: client_text.ClientText) -> list
         weights = initial_model.read(file.parent).fingerprint
         record = text_record.TextRecord.read(file.parent, weights)
         assert record is not None
-        shared = record.shared_with(text)
+        shared = record.shared_with(text.people)
         if shared.is_same:
             found = _SAME
         elif shared:
-            found = _counted(shared, text.num_clients)
+            found = _counted(shared, text.people.num_clients)
         else:
             found = f"neither an id nor {_WORDS}"
         begun = "" if record.is_whole else ", but for what its record does not have,"

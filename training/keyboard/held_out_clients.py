@@ -108,7 +108,7 @@ def choose(
                 "that trained none of them."
             )
     _, run_seed, num_held_out = first.split
-    clients = held_out.Clients.split(text.num_clients, int(num_held_out), int(run_seed))
+    clients = held_out.Clients.of(text, int(num_held_out), int(run_seed))
     chosen = _some(clients.held_out, options.max_judges, seed)
     notes = [
         f"The held-out clients are of the {len(clients.held_out):,} clients that the "

@@ -6,7 +6,6 @@ import numpy as np
 
 from federated_hh.populations import vocabulary as vocabulary_lib
 from federated_hh.populations.columns import client_text, raw_columns
-from training.text import windows
 
 _FIRST_WORD = len(vocabulary_lib.SPECIAL_TOKENS)
 
@@ -64,7 +63,7 @@ class Places:
                 f"held_out has {held_out.min()} to {held_out.max()}; it has to be in "
                 f"[0, {text.num_clients})."
             )
-        sentences, counts = windows.used_sentences(text, held_out, max_sentences)
+        sentences, counts = text.used_sentences(held_out, max_sentences)
         starts = text.sentence_splits[sentences]
         lengths = text.sentence_splits[sentences + 1] - starts
         used = np.minimum(lengths, max_words)

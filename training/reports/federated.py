@@ -61,6 +61,7 @@ def write(
     noise: sizing.NoiseCheck | None = None,
     may_know_held_out: bool = False,
     custom_model: str | None = None,
+    about: str = "",
     begins: str = "",
 ) -> page.Summary:
     """Writes the statements, the plots, and `report.html`.
@@ -77,6 +78,7 @@ def write(
         may_know_held_out: Whether the model that training began with may have learned
             from any of the run's clients.
         custom_model: The model's function as `module:function`; None for the default.
+        about: What the guarantee means for people, where clients are simulated.
         begins: See `next_command`.
 
     Returns:
@@ -86,7 +88,7 @@ def write(
     report = page.Page(directory, "Training")
     report.summary(
         how_good(metrics.iloc[-1], baselines),
-        advice=advice(metrics.iloc[-1], baselines, noise),
+        advice=f"{about} {advice(metrics.iloc[-1], baselines, noise)}".strip(),
         next_command=next_command(begins, custom_model),
     )
     model = report.section("Scores on held-out clients", covered=False)

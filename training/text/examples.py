@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from federated_hh.options import checks
 from federated_hh.populations import vocabulary
-from federated_hh.populations.columns import client_text
+from federated_hh.populations.columns import client_text, resampled_text
 from federated_hh.randomness import identities
 
 
@@ -103,12 +103,19 @@ class MappedText:
         """
         size, length = self.limits.batch_size, self.limits.max_words + 1
         numbers = tf.range(number * size, tf.minimum((number + 1) * size, count))
-        sequences = self._sequences(first + numbers)
+        sequences = self._sequences(self._sentences_at(first + numbers))
         sequences = tf.ensure_shape(sequences, [None, length + 1])
         targets = sequences[:, 1:]
         # The input that belongs to no target is padding too: where a sentence ended.
         padding = tf.equal(targets, vocabulary.PAD)
         return Batch(tf.where(padding, vocabulary.PAD, sequences[:, :-1]), targets)
+
+    def _sentences_at(self, places: tf.Tensor) -> tf.Tensor:
+        """Returns the sentences that clients have: int64 [n]."""
+        if not isinstance(self.text, resampled_text.ResampledText):
+            return places
+        drawn = self._column("sentences", self.text.sentences)
+        return tf.cast(tf.gather(drawn, places), tf.int64)
 
     def _sequences(self, sentences: tf.Tensor) -> tf.Tensor:
         """Returns <bos>, words, <eos> and padding: int32 [n, max_words + 2]."""

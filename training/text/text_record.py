@@ -135,9 +135,7 @@ class TextRecord:
         """
         ids = text.client_ids
         is_used = np.zeros(text.num_sentences, bool)
-        for client in clients.tolist():
-            first, last = text.client_splits[client : client + 2].tolist()
-            is_used[first : min(last, first + max_sentences)] = True
+        is_used[text.used_sentences(clients, max_sentences)[0]] = True
         found = [np.zeros(0, np.uint64)]
         for sentences, windows in text_windows.hashes(text, NUM_WORDS):
             found.append(np.unique(windows[is_used[sentences]]))

@@ -93,7 +93,7 @@ def of_clients(
         limits: Limits on a client's text.
         num_tokens: Size of the vocabulary with its special tokens.
     """
-    sentences, _ = used_sentences(text, clients, limits.max_sentences)
+    sentences, _ = text.used_sentences(clients, limits.max_sentences)
     starts = text.sentence_splits[sentences]
     words = text.sentence_splits[sentences + 1] - starts
     # One that is cut has no end.
@@ -112,21 +112,3 @@ def of_clients(
         windows[1:, column] = windows[:-1, column + 1]
         windows[firsts, column] = first
     return Windows(windows, num_tokens)
-
-
-def used_sentences(
-    text: client_text.ClientText, clients: np.ndarray, max_sentences: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the sentences of clients that are used, one client after the other.
-
-    Args:
-        text: All clients' sentences.
-        clients: int64 [n], indices into the population.
-        max_sentences: The first sentences of a client that are used.
-
-    Returns:
-        int64: indices of the sentences, and [n] how many each client has of them.
-    """
-    firsts = text.client_splits[clients]
-    counts = np.minimum(text.client_splits[clients + 1] - firsts, max_sentences)
-    return raw_columns.ranges(firsts, counts), counts

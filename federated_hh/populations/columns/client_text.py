@@ -17,7 +17,6 @@ has at least one token. Beginning, end and padding are not stored.
 
 import contextlib
 import functools
-import itertools
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -162,6 +161,24 @@ class ClientText(raw_columns.ColumnStore):
         """The clients' ids, memory-mapped."""
         return self.strings("client_id")
 
+    @property
+    def people(self) -> "ClientText":
+        """The text of the people whose sentences the clients have: this one."""
+        return self
+
+    def people_of(self, clients: np.ndarray) -> np.ndarray:
+        """Returns the people whose sentences clients have: ascending and distinct.
+
+        Args:
+            clients: int64 [n], ascending and distinct: indices into the population.
+        """
+        return clients
+
+    @property
+    def about(self) -> str:
+        """What a guarantee means for the people, if they are not the clients."""
+        return ""
+
     def share_of(self, token: int) -> float:
         """Returns a token's share of all tokens; 0 without any."""
         return float((self.tokens == token).mean()) if self.num_tokens else 0.0
@@ -176,11 +193,28 @@ class ClientText(raw_columns.ColumnStore):
             Its sentences, each a list of token ids.
         """
         self.check_index(index)
-        first, last = self.client_splits[index : index + 2].tolist()
-        splits = self.sentence_splits[first : last + 1].tolist()
+        numbers, _ = self.used_sentences(np.array([index]), np.iinfo(np.int64).max)
+        splits = self.sentence_splits
         return [
-            self.tokens[start:end].tolist() for start, end in itertools.pairwise(splits)
+            self.tokens[splits[number] : splits[number + 1]].tolist()
+            for number in numbers.tolist()
         ]
+
+    def used_sentences(
+        self, clients: np.ndarray, max_sentences: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the sentences of clients that are used, one client after the other.
+
+        Args:
+            clients: int64 [n], indices into the population.
+            max_sentences: The first sentences of a client that are used.
+
+        Returns:
+            int64: indices of the sentences, and [n] how many each client has of them.
+        """
+        firsts = self.client_splits[clients]
+        counts = np.minimum(self.client_splits[clients + 1] - firsts, max_sentences)
+        return raw_columns.ranges(firsts, counts), counts
 
 
 def new_text(

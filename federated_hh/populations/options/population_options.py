@@ -60,6 +60,7 @@ _synthetic_words_option = functools.partial(
     option, marks=_SYNTHETIC_ONLY | _WORDS_ONLY, group="A synthetic population"
 )
 _language_option = functools.partial(option, group="A synthetic population")
+_resampling_option = functools.partial(option, group="A resampled population")
 
 # Options that do not decide a population at their default.
 _LEFT_OUT_AS_DEFAULT = ("delimiter", "normalize_users")
@@ -394,6 +395,42 @@ class LanguageOptions:
 
     def __post_init__(self):
         check(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class ResamplingOptions:
+    """Options of simulated clients who have the sentences of a file's people."""
+
+    resampled_clients: int | None = _resampling_option(
+        None,
+        "Train this many simulated clients instead of the people of --population. Each "
+        "has a random part of the sentences of one person, drawn with replacement, so "
+        "a guarantee is for a simulated client and says nothing about the people. "
+        "--population_seed is the seed.",
+        least=1,
+        most=MAX_CLIENTS,
+    )
+    resampled_words: int | None = _resampling_option(
+        None,
+        "With --resampled_clients: largest number of words that a client has, but one "
+        "sentence at least; 80 by default.",
+        least=1,
+        most=MAX_MEAN_WORDS,
+    )
+
+    def __post_init__(self):
+        check(self)
+        if self.resampled_words is not None and self.resampled_clients is None:
+            raise OptionError(
+                self,
+                "{resampled_words=}: is for simulated clients; give "
+                "{resampled_clients}, too, or leave it out",
+            )
+
+    @property
+    def max_words(self) -> int:
+        """The largest number of words that a client has."""
+        return 80 if self.resampled_words is None else self.resampled_words
 
 
 def absolute_path(path: str) -> str:

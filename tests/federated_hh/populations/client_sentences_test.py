@@ -67,6 +67,39 @@ class ClientSentencesTest(absltest.TestCase):
                 self.assertStartsWith(text.fingerprint, expected)
                 self.assertEqual(text.keeps_empty_clients, choice == "keep")
 
+    def test_resampled(self):
+        def prepare(clients, words=None, **options):
+            chosen = population_options.ResamplingOptions(clients, words)
+            with self.assertLogs(level="INFO") as logs:
+                text = client_sentences.prepare(
+                    population_options.PopulationOptions(
+                        source=str(self.source), **options
+                    ),
+                    self.vocabulary,
+                    sentence_tokenizers.get_sentence_tokenizer("keyboard"),
+                    self.cache,
+                    resampling=chosen,
+                )
+            return text, "\n".join(logs.output)
+
+        people, _ = self._prepare()
+        text, log = prepare(500)
+        self.assertEqual((text.num_clients, text.people.num_clients), (500, 2))
+        self.assertEqual(text.people.directory, people.directory)
+        self.assertIn("Preparing the population", log)
+        self.assertEqual({len(text.client(i)) for i in range(500)}, {1, 2})
+        again, log = prepare(500, 80)
+        self.assertNotIn("Preparing", log)
+        self.assertEqual(again.directory, text.directory)
+        for options in ({"words": 1}, {"seed": 2}):
+            other, _ = prepare(500, **options)
+            self.assertNotEqual(other.fingerprint, text.fingerprint)
+        self.assertEqual({len(prepare(500, 1)[0].client(i)) for i in range(9)}, {1})
+        same, _ = prepare(None)
+        self.assertEqual(same.fingerprint, people.fingerprint)
+        with self.assertRaisesRegex(ValueError, "resampled_words=5.* give .*clients"):
+            population_options.ResamplingOptions(resampled_words=5)
+
     def _tokenizer(self, name):
         return sentence_tokenizers.SentenceTokenizer(name, lambda text: [text.split()])
 

@@ -1,18 +1,23 @@
 """Tests of held-out clients: their choice, and evaluations on them."""
 
 import math
+import pathlib
 import types
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest
 
+from federated_hh.populations.columns import client_text, resampled_text
 from federated_hh.privacy.dp_ftrl import model_updates
 from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.randomness import noise_keys
 from federated_hh.rounds import experiment, timers
 from tests.training import training_test_case as common
+from training.baselines import baselines
 from training.federated import dp_ftrl, held_out, model_average
-from training.models import evaluation
+from training.models import evaluation, metric_names
+from training.text import examples
 
 
 class ClientsTest(absltest.TestCase):
@@ -41,6 +46,45 @@ class ClientsTest(absltest.TestCase):
         for seed, expected in ((1, [0, 5, 9, 12, 15, 18]), (2, [3, 7, 8, 10, 11, 17])):
             found = held_out.Clients.split(20, 6, seed).held_out
             self.assertEqual(found.tolist(), expected)
+
+
+class ResampledClientsTest(absltest.TestCase):
+    def test_people_are_held_out(self):
+        directory = pathlib.Path(self.create_tempdir().full_path)
+        # A person's words are a token of their own.
+        rows = [(f"u{i}", [[10 + i] * 3] * 5) for i in range(30)]
+        people = client_text.ClientText.from_rows(directory / "people", rows)
+        with client_text.new_text(directory / "drawn") as partial:
+            resampled_text.draw(
+                partial, people, num_clients=400, max_words=6, seed=3, metadata={}
+            )
+        text = resampled_text.ResampledText.open_with(directory / "drawn", people)
+        clients = held_out.Clients.of(text, 7, seed=1)
+        held = text.person_of[clients.held_out]
+        self.assertLen({*held.tolist()}, 7)
+        trained = {*text.person_of[clients.training].tolist()}
+        self.assertEqual(trained, {*text.person_of.tolist()} - {*held.tolist()})
+        self.assertLen(clients.training, 400 - np.isin(text.person_of, held).sum())
+        np.testing.assert_array_equal(
+            held_out.Clients.of(people, 7, 1).held_out,
+            held_out.Clients.split(30, 7, 1).held_out,
+        )
+        with self.assertRaisesRegex(ValueError, "in 1..29 for 30 people"):
+            held_out.Clients.of(text, 30, seed=1)
+        # N-grams are of the people who train, each sentence once.
+        limits = examples.ClientLimits(max_sentences=1, max_words=4)
+        models = baselines.ngrams_of(text, clients, limits, 60)
+        counts = models[metric_names.UNIGRAM].probabilities[10:40]
+        is_trained = np.isin(np.arange(30), [*trained])
+        self.assertEqual(len({*counts[is_trained].round(9)}), 1)
+        self.assertGreater(counts[is_trained].min(), 2 * counts[~is_trained].max())
+        # What a client reads in a round is what it has.
+        mapped = examples.MappedText(text, examples.ClientLimits(5, 4, 8))
+        for client in (0, 399):
+            first, count = mapped.sentences_of(tf.constant(client, tf.int64))
+            batch = mapped.batch(first, count, tf.constant(0, tf.int64))
+            found = [row[row > 3].tolist() for row in batch.targets.numpy()]
+            self.assertEqual(found, text.client(client))
 
 
 class EvaluationTest(common.TrainingTestCase):
