@@ -19,6 +19,7 @@ MODULES = {
     "oov_real_text": "studies.sun_2024.real_text",
     "training_blogs": "studies.xu_2023.mechanisms",
     "xu_figure4": "studies.xu_2023.figure4",
+    "xu_guarantee": "studies.xu_2023.guarantee",
     "xu_quality": "studies.xu_2023.quality",
     "xu_quality_choice": "studies.xu_2023.quality",
     "xu_quality_synthetic": "studies.xu_2023.quality",

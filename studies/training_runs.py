@@ -26,7 +26,7 @@ from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
 from federated_hh.run_directory import record as run_record
 from studies import study
-from training.federated import plans
+from training.federated import held_out, plans
 from training.federated.options import TrainingOptions
 from training.models import metric_names
 
@@ -190,7 +190,9 @@ def train(
         )
 
 
-def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
+def num_clients(
+    flags: Sequence[str], cache: str | os.PathLike[str], seeds: Sequence[int] = (0,)
+) -> int:
     """Returns the number of clients that train, and prepares their text.
 
     The runs find it in the cache.
@@ -198,6 +200,8 @@ def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
     Args:
         flags: Flags of the runs.
         cache: Directory of prepared populations.
+        seeds: Seeds of the runs, whose held-out people may stand for more or fewer
+            clients: the least number is returned.
 
     Raises:
         ValueError: If the text cannot be prepared.
@@ -213,8 +217,14 @@ def num_clients(flags: Sequence[str], cache: str | os.PathLike[str]) -> int:
         sentence_tokenizers.get_sentence_tokenizer("keyboard"),
         cache,
         option_flags.read_lines(population_options.LanguageOptions, flags),
+        option_flags.read_lines(population_options.ResamplingOptions, flags),
     )
-    return max(0, text.num_clients - options.num_held_out_clients)
+    num_held_out = options.num_held_out_clients
+    if text.people.num_clients <= num_held_out:
+        return 0
+    return min(
+        len(held_out.Clients.of(text, num_held_out, seed).training) for seed in seeds
+    )
 
 
 def check_participation(

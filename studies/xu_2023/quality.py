@@ -38,7 +38,7 @@ SYNTHETIC_FLAGFILE = _CONFIGS / "training_synthetic_10k.flagfile"
 _POSTS = "blog-authorship/posts-*.jsonl.xz"
 _MESSAGES = "ubuntu-irc/messages.csv.xz"
 # Its bots write the same sentences again and again.
-_OF_CHAT = ("--drop_users=ubottu,ubotu,ubot3", "--empty_clients=drop")
+OF_CHAT = ("--drop_users=ubottu,ubotu,ubot3", "--empty_clients=drop")
 # Flags that central training has in common with federated training.
 _OF_TEXT = (
     "population",
@@ -301,17 +301,35 @@ def _blogs(
             "{data_dir} is not given: {name} needs the bloggers' text",
             name=name,
         )
-    files = _shards(options.data_dir, name)
-    posts = data_parts.join_parts(files, cache, "bloggers.jsonl.xz")
-    [chat] = data_parts.parts_of(options.data_dir, _MESSAGES)
+    posts, chat, data = bloggers_and_chat(name, options.data_dir, cache)
     common = flags_of(BLOGS_FLAGFILE, _OF_TEXT)
     return steps, {
         "title": f"Models of 10,000 words from bloggers' text ({options.size})",
         "flags": (f"--flagfile={BLOGS_FLAGFILE}", f"--population={posts}"),
         "central": (f"--population={posts}", *common),
-        "chat": (f"--population={chat}", *common, *_OF_CHAT),
-        "data": {path.name: data_parts.fingerprint(path) for path in (posts, chat)},
+        "chat": (f"--population={chat}", *common, *OF_CHAT),
+        "data": data,
     }
+
+
+def bloggers_and_chat(
+    name: str, data_dir: str, cache: str | os.PathLike[str]
+) -> tuple[pathlib.Path, pathlib.Path, dict[str, str]]:
+    """Returns the files of bloggers' posts and of public chat, and fingerprints.
+
+    Args:
+        name: Name of the study, which decides the shards of the posts.
+        data_dir: Directory of the data sets.
+        cache: Directory that keeps the joined shards.
+
+    Raises:
+        PopulationError: If there are no posts, or no chat.
+    """
+    files = _shards(data_dir, name)
+    posts = data_parts.join_parts(files, cache, "bloggers.jsonl.xz")
+    [chat] = data_parts.parts_of(data_dir, _MESSAGES)
+    data = {path.name: data_parts.fingerprint(path) for path in (posts, chat)}
+    return posts, chat, data
 
 
 def _shards(data_dir: str, name: str) -> list[pathlib.Path]:
