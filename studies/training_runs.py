@@ -177,6 +177,9 @@ def train(
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,
     )
+    # The program of a study that was killed may have finished in the meantime.
+    if done.returncode and is_complete(path):
+        return
     if done.returncode == installation.NOT_FINITE:
         raise NotFiniteError(
             f"the run of {label} in {path} cannot go on, its model would no longer be "

@@ -116,9 +116,9 @@ class Options(study_options.StudyOptions):
         most=2.0**20,
     )
     num_rounds: int = option(400, "Rounds of each run.", least=1, most=100_000)
-    num_units: int = option(64, "Memory cells of the model.", least=1, most=2**16)
+    num_units: int = option(256, "Memory cells of the model.", least=1, most=2**16)
     embedding_size: int = option(
-        32, "Size of its embeddings, which are tied.", least=1, most=2**16
+        48, "Size of its embeddings, which are tied.", least=1, most=2**16
     )
     vocabulary_size: int = option(10_000, "Words of the model.", least=1, most=2**20)
     num_held_out_clients: int = option(
@@ -517,6 +517,7 @@ def plot(runs: pd.DataFrame, table: pd.DataFrame, settings: Sequence[TextRun]) -
     axes.set_xscale("log")
     for which in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
         which(ticker.LogFormatter(minor_thresholds=(2, 0.6), labelOnlyBase=False))
+    axes.tick_params(which="both", colors=plots.MUTED)
     plots.legend(axes, below=True)
     return plots.png(figure)
 
