@@ -32,7 +32,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     """Fits the population that the flags describe."""
     options = _PROGRAM.read(FitOptions)
     population_options = _PROGRAM.population.read()
-    population = _PROGRAM.population.prepare_words()
+    population = _PROGRAM.population.prepare_columns()
 
     from federated_hh.populations.fit import fitted_law
     from federated_hh.randomness import streams

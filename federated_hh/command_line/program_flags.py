@@ -37,7 +37,7 @@ from federated_hh.populations.options.population_options import (
 )
 
 if TYPE_CHECKING:
-    from federated_hh.populations.columns import client_words
+    from federated_hh.populations.columns import client_words, generated_words
 
 # So that the flags belong to the program that asks for them.
 flags.disclaim_key_flags()
@@ -105,6 +105,7 @@ class PopulationFlags:
             replaced_by: The program's flag for a file that replaces the population,
                 read with the same file options; None for no such flag.
         """
+        self._contents = contents
         self._replaced_by = replaced_by
         self._told: str | None = None  # the population whose losses were told
         self._remarked = languages.DEFAULT
@@ -126,6 +127,7 @@ class PopulationFlags:
             ValueError: If they do not go together.
         """
         options = self._options.read()
+        options.check_contents(self._contents)
         content = "word_column" if options.word_column else "text_column"
         if options.source and options.user_column == getattr(options, content):
             raise OptionError(
@@ -191,7 +193,7 @@ class PopulationFlags:
             logging.warning("%s", found)
         self._remarked = language
 
-    def prepare_words(self) -> "client_words.ClientWords":
+    def prepare_words(self) -> "generated_words.Words":
         """Returns the population that the flags describe, made on first use.
 
         Raises:
@@ -201,7 +203,7 @@ class PopulationFlags:
         from federated_hh.populations.columns import left_out
 
         self.tell_remarks()
-        prepared = population.prepare(self.read(), self.cache)
+        prepared = population.prepare_words(self.read(), self.cache)
         if prepared.directory != self._told:
             self._told = prepared.directory
             if lost := left_out.LeftOut.of(prepared):
@@ -211,6 +213,16 @@ class PopulationFlags:
                     lost.check()
                 logging.warning("%s", lost)
         return prepared
+
+    def prepare_columns(self) -> "client_words.ClientWords":
+        """Returns the population of `prepare_words`, if it has columns on disk.
+
+        Raises:
+            OptionError: If its clients are generated.
+        """
+        self.read().check_contents("columns")
+        self.prepare_words()
+        return population.prepare(self.read(), self.cache)
 
 
 if TYPE_CHECKING:  # these import NumPy

@@ -6,12 +6,15 @@ devices, for use inside a client computation (Sun et al. 2024, Algorithm 2, line
 to 13).
 """
 
+import dataclasses
 import enum
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
 
 from federated_hh.heavy_hitters import selection
+from federated_hh.populations.columns import client_words
 from federated_hh.randomizers import local_randomizer
 
 # The bits of the keys that items are chosen by: a count above, a tie-breaker below.
@@ -110,6 +113,54 @@ class MappedItems(selection.MappedColumns):
             sums = tf.gather(sums, tf.concat([firsts, row_splits[-1:]], axis=0))
             totals = sums[1:] - sums[:-1]
         return tf.gather(items, firsts), _places_of(row_splits, firsts), totals
+
+
+@dataclasses.dataclass(frozen=True)
+class ColumnItems:
+    """The items that clients on disk report on; `generated_clients` has another kind.
+
+    Attributes:
+        population: The population.
+        sampler: Choice of a client with more than `bound` items.
+        bound: The most items of a client.
+        growing: Names of message arrays whose first dimension differs between levels.
+    """
+
+    population: client_words.ClientWords
+    sampler: ItemSampler
+    bound: int
+
+    growing = frozenset[str]()
+
+    def message(
+        self, candidate_of_word: np.ndarray, seed: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Returns what a level's clients are told.
+
+        Args:
+            candidate_of_word: int32, shape [words]: for each word of the population
+                the candidate that it begins with, or -1.
+            seed: int32, shape [2]: the level's seed.
+        """
+        del seed  # a block has its own
+        return {"candidate_of_word": candidate_of_word}
+
+    def items_of_block(
+        self, message: Mapping[str, tf.Tensor], block: Mapping[str, tf.Tensor]
+    ) -> tf.Tensor:
+        """Returns the items that the clients of a block report on, in no order.
+
+        Args:
+            message: Result of `message`.
+            block: See `block_round.BlockRound`.
+        """
+        return MappedItems(self.population).items_of_block(
+            self.sampler,
+            block["clients"],
+            message["candidate_of_word"],
+            self.bound,
+            local_randomizer.fold_in(block["seed"], 0),
+        )
 
 
 def _places_of(values: tf.Tensor, increasing: tf.Tensor) -> tf.Tensor:

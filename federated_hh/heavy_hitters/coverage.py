@@ -13,10 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from federated_hh.populations.columns import client_words
+from federated_hh.heavy_hitters import generated_clients
+from federated_hh.populations.columns import client_words, generated_words
 from federated_hh.populations.languages import hangul
+from federated_hh.randomness import streams
 
 _ENTRIES_AT_ONCE = 1 << 24
+_CLIENTS_AT_ONCE = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,8 +27,10 @@ class WordTotals:
     """The total contributions of a population's clients.
 
     Attributes:
-        contributions: int64, shape [words]: how often each word was typed.
-        holders: int64, shape [words]: how many clients have it.
+        contributions: int64, shape [words]: how often each word was typed; of
+            generated clients the expectation, rounded.
+        holders: int64, shape [words]: how many clients have it; of generated clients
+            the expectation, float64.
         index: Each word's place in the population's words.
     """
 
@@ -34,8 +39,11 @@ class WordTotals:
     index: dict[str, int]
 
     @classmethod
-    def of(cls, population: client_words.ClientWords) -> "WordTotals":
+    def of(cls, population: generated_words.Words) -> "WordTotals":
         """Counts a population's words; the counts are cached next to it."""
+        index = {word: i for i, word in enumerate(population.words.to_pylist())}
+        if isinstance(population, generated_words.GeneratedWords):
+            return cls(population.occurrences(), population.holders, index)
 
         def count() -> np.ndarray:
             totals = np.zeros([2, population.num_words], np.int64)
@@ -50,7 +58,6 @@ class WordTotals:
 
         path = population.derived_column("word_totals", count)
         totals = np.fromfile(path, np.int64).reshape(2, population.num_words)
-        index = {word: i for i, word in enumerate(population.words.to_pylist())}
         return cls(totals[0], totals[1], index)
 
     def places(self, words: Iterable[str]) -> np.ndarray:
@@ -117,7 +124,7 @@ class CountingTask:
 
     def __init__(
         self,
-        population: client_words.ClientWords,
+        population: generated_words.Words,
         clients: np.ndarray,
         counted: np.ndarray | None = None,
     ):
@@ -163,9 +170,22 @@ class CountingTask:
         is_found = np.zeros([len(word_sets), population.num_words], bool)
         for row, words in zip(is_found, word_sets, strict=True):
             row[words] = True
+        size = population.num_clients if population_size is None else population_size
+        every, found = self._counts(is_found)
+        return [_ratio(row, every, size) for row in found]
+
+    def _counts(self, is_found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns clients' counts of all words, and of the words of each set.
+
+        Args:
+            is_found: bool, shape [sets, words].
+        """
+        population = self._population
+        if isinstance(population, generated_words.GeneratedWords):
+            return self._drawn_counts(population, is_found)
         every = np.zeros(len(self.clients), np.int64)
-        found = np.zeros([len(word_sets), len(self.clients)], np.int64)
-        for part in self._parts():
+        found = np.zeros([len(is_found), len(self.clients)], np.int64)
+        for part in self._parts(population):
             rows = population.rows(self.clients[part])
             words, counts = rows.word_ids, rows.counts
             ends = np.cumsum(rows.row_lengths)
@@ -174,12 +194,34 @@ class CountingTask:
             every[part] = _sums(counts, ends)
             for row, mask in zip(found, is_found, strict=True):
                 row[part] = _sums(np.where(mask[words], counts, 0), ends)
-        size = population.num_clients if population_size is None else population_size
-        return [_ratio(row, every, size) for row in found]
+        return every, found
 
-    def _parts(self) -> Iterator[slice]:
+    def _drawn_counts(
+        self, population: generated_words.GeneratedWords, is_found: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draws clients' counts of words that are in the same sets; see `_counts`.
+
+        They are Poisson, as those of single words are. The group takes part in nothing
+        else, so that no other draw of its words has to agree.
+        """
+        chances = population.chances
+        if self._counted is not None:
+            chances = np.where(self._counted, chances, 0.0)
+        kinds, kind = np.unique(is_found, axis=1, return_inverse=True)
+        means = np.bincount(kind.ravel(), chances, kinds.shape[1])
+        # Of all words, and of the words of each set.
+        sums = np.vstack([np.ones_like(kinds[:1]), kinds]).astype(np.int64)
+        found = np.zeros([len(sums), len(self.clients)], np.int64)
+        random = streams.generator(population.metadata["seed"], "counted words")
+        for first in range(0, len(self.clients), _CLIENTS_AT_ONCE):
+            some = slice(first, first + _CLIENTS_AT_ONCE)
+            typed = generated_clients.typed_by(population, self.clients[some])
+            found[:, some] = sums @ random.poisson(np.outer(means, typed))
+        return found[0], found[1:]
+
+    def _parts(self, population: client_words.ClientWords) -> Iterator[slice]:
         """Yields slices of the clients that fit in memory."""
-        lengths = np.diff(self._population.row_splits)[self.clients]
+        lengths = np.diff(population.row_splits)[self.clients]
         group = np.cumsum(lengths) // _ENTRIES_AT_ONCE
         cuts = np.flatnonzero(np.diff(group)) + 1
         edges = [0, *cuts.tolist(), len(self.clients)]

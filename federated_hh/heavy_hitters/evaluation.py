@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from federated_hh.heavy_hitters import coverage
+from federated_hh.heavy_hitters import coverage, generated_clients
 from federated_hh.heavy_hitters import selection as selection_lib
-from federated_hh.populations.columns import client_words, left_out
+from federated_hh.populations.columns import generated_words, left_out
 
 _CLIENTS_AT_ONCE = 1 << 16
 # Of `tables_of_words`: values of K, and words with their discovery rate.
@@ -27,7 +27,7 @@ class GroundTruth:
         counts: float64, shape [words]. In the single-word setting the number of
             clients whose most frequent word it is. In the multi-word setting the sum
             of its local frequencies over the clients, n F(w) in Zhu et al. 2020,
-            Section 5.
+            Section 5; of generated clients the expectation of that.
         order: int64, shape [words that occur]: the words by decreasing count, of
             equal counts the one first in the population's table of words first.
     """
@@ -38,11 +38,18 @@ class GroundTruth:
     @classmethod
     def of(
         cls,
-        population: client_words.ClientWords,
+        population: generated_words.Words,
         selection: selection_lib.WordSelection,
     ) -> "GroundTruth":
         """Counts the words of a population, in the setting of a selection."""
-        if selection is selection_lib.WordSelection.MOST_FREQUENT:
+        is_by_favorites = selection is selection_lib.WordSelection.MOST_FREQUENT
+        if isinstance(population, generated_words.GeneratedWords):
+            counts = (
+                population.typing_clients * population.chances / population.ends[-1]
+            )
+            if is_by_favorites:
+                counts = generated_clients.favorite_counts(population).astype(float)
+        elif is_by_favorites:
             favorites = population.favorites[population.favorites >= 0]
             votes = np.bincount(favorites, minlength=population.num_words)
             counts = votes.astype(np.float64)
@@ -159,7 +166,7 @@ def mean_and_interval(
 
 
 def tables_of_words(
-    population: client_words.ClientWords, found: Sequence[Sequence[str]]
+    population: generated_words.Words, found: Sequence[Sequence[str]]
 ) -> dict[str, pd.DataFrame]:
     """Scores the words of any algorithm, by how many clients have each.
 
@@ -225,14 +232,14 @@ def discovery_rates(
     )
 
 
-def alphabet_advice(population: client_words.ClientWords) -> str:
+def alphabet_advice(population: generated_words.Words) -> str:
     """Returns the advice to widen the alphabet, where it loses many words, else ""."""
     lost = left_out.LeftOut.of(population)
     is_much = lost is not None and lost.share > _MANY_LEFT_OUT
     return f"Most helpful change: more letters. {lost}" if is_much else ""
 
 
-def left_out_text(population: client_words.ClientWords) -> str:
+def left_out_text(population: generated_words.Words) -> str:
     """Returns sentences for scores on words outside the alphabet, or ""."""
     lost = left_out.LeftOut.of(population)
     if lost is None:

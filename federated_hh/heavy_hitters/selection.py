@@ -111,12 +111,30 @@ class MappedPopulation(MappedColumns):
         if not self.population.num_entries:  # what is mapped cannot be empty
             return tf.fill(tf.shape(clients), -1)
         entries, row_splits = self.entries_of(clients)
-        starts, ends = row_splits[:-1], row_splits[1:]
-        drawn = drawn_by_count(self.counts(entries), starts, ends, bits)
-        # A client without words must not read the next client's entry; behind all
-        # entries there is none to read.
-        words = tf.concat([self.word_ids(entries), [-1]], axis=0)
-        return tf.where(ends > starts, tf.gather(words, drawn), -1)
+        counts, words = self.counts(entries), self.word_ids(entries)
+        return picked_by_count(words, counts, row_splits, bits)
+
+
+def picked_by_count(
+    words: tf.Tensor, counts: tf.Tensor, row_splits: tf.Tensor, bits: tf.Tensor
+) -> tf.Tensor:
+    """Returns a word of each client, drawn in proportion to its count.
+
+    Args:
+        words: int32, shape [entries]: client by client.
+        counts: int64, shape [entries].
+        row_splits: int64, shape [block + 1]: where each client's entries begin.
+        bits: uint64, shape [block]: each client's random bits.
+
+    Returns:
+        int32, shape [block]; -1 for a client without words.
+    """
+    starts, ends = row_splits[:-1], row_splits[1:]
+    drawn = drawn_by_count(counts, starts, ends, bits)
+    # A client without words must not read the next client's entry; behind all entries
+    # there is none to read.
+    words = tf.concat([words, [-1]], axis=0)
+    return tf.where(ends > starts, tf.gather(words, drawn), -1)
 
 
 def drawn_by_count(

@@ -13,9 +13,9 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import tensorflow as tf
 
-from federated_hh.heavy_hitters import selection
+from federated_hh.heavy_hitters import generated_clients, selection
 from federated_hh.populations import population
-from federated_hh.populations.columns import client_words
+from federated_hh.populations.columns import generated_words
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.randomizers import arguments, local_randomizer
@@ -34,7 +34,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
 
     def __init__(
         self,
-        clients: client_words.ClientWords,
+        clients: generated_words.Words,
         make_randomizer: type[local_randomizer.LocalRandomizer],
         epsilon: float,
         *,
@@ -87,7 +87,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
         """Makes one for `run_algorithm`: of its options and the clients."""
         del seed
         make: Any = cls  # a subclass is made of its options and the clients
-        made = make(options, population.prepare(population_options, cache))
+        made = make(options, population.prepare_words(population_options, cache))
         kept = population_options.empty_clients == "keep"
         reports = dataclasses.replace(
             made.plan.contribution, population_has_empty_users=kept
@@ -151,7 +151,7 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
 
     def _work(self, message, block):
         most = selection.WordSelection.MOST_FREQUENT
-        words = selection.MappedPopulation(self.clients).select(
+        words = generated_clients.words_of(self.clients).select(
             most, block["clients"], None
         )
         items = tf.gather(message["item_of_word"], tf.maximum(words, 0))

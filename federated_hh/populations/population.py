@@ -14,13 +14,12 @@ from federated_hh.files.verified_files import PopulationError
 from federated_hh.populations.columns import prepared_data
 from federated_hh.populations.languages import tokenizers
 from federated_hh.populations.options.population_options import (
-    SYNTHETIC,
     WORDFREQ,
     PopulationOptions,
 )
 
 if TYPE_CHECKING:
-    from federated_hh.populations.columns import client_words
+    from federated_hh.populations.columns import client_words, generated_words
 
 # Options that name a file.
 _FILES = {"known_words", "only_words", "common_words", "words_per_client"}
@@ -57,8 +56,8 @@ def describe(
             chosen[name] = prepared_data.file_state(getattr(options, name), name)
     if "language" in chosen:  # its letters follow from wordfreq's version
         chosen["alphabet"] = options.alphabet_with(tokenizer or options.word_tokenizer)
-    source: dict[str, Any] = {"kind": SYNTHETIC}
-    if options.source == SYNTHETIC:
+    source: dict[str, Any] = {"kind": options.source}
+    if options.is_synthetic:
         source["wordfreq"] = _version("wordfreq")
     else:
         # Readers are loaded for files alone.
@@ -78,6 +77,24 @@ def prepare(
     cache_dir: str | os.PathLike[str] | None = None,
     tokenizer: tokenizers.Tokenizer | None = None,
 ) -> "client_words.ClientWords":
+    """Returns a population that has columns on disk; see `prepare_words`.
+
+    Raises:
+        OptionError: If its clients are generated.
+    """
+    from federated_hh.populations.columns import client_words
+
+    options.check_contents("columns")
+    prepared = prepare_words(options, cache_dir, tokenizer)
+    assert isinstance(prepared, client_words.ClientWords)
+    return prepared
+
+
+def prepare_words(
+    options: PopulationOptions,
+    cache_dir: str | os.PathLike[str] | None = None,
+    tokenizer: tokenizers.Tokenizer | None = None,
+) -> "generated_words.Words":
     """Returns the population of the options, prepared on first use and cached.
 
     A prepared population is found again by the hash of all options and of the
@@ -92,35 +109,39 @@ def prepare(
             functions that its `split` calls is not detected; give it a new name then.
 
     Returns:
-        The population, memory-mapped.
+        The population, memory-mapped: clients' words, or of generated clients the law.
 
     Raises:
         PopulationError: If the source cannot be read, has more bad rows than allowed,
             leaves no words, or cannot be written; if a prepared population is damaged.
     """
-    from federated_hh.populations.columns import client_words
+    from federated_hh.populations.columns import client_words, generated_words
 
     identity = describe(options, tokenizer)
 
     def make(directory: pathlib.Path, origin: dict[str, Any]) -> None:
         from federated_hh.populations.columns import column_writer
 
-        with column_writer.new_population(directory) as writer:
+        new: Any = column_writer.new_population
+        if options.is_generated:
+            new = generated_words.new_law
+        with new(directory) as writer:
             metadata = _build(writer, options, tokenizer, identity)
             if describe(options, tokenizer) != identity:
                 raise PopulationError(prepared_data.changed_while_read(options.source))
             writer.finish(metadata.pop("client_ids"), metadata | origin)
 
     if options.is_synthetic:
-        stem = f"{SYNTHETIC}-{options.num_clients}"
+        stem = f"{options.source}-{options.num_clients}"
     else:
         from federated_hh.populations.readers import sources
 
         stem = sources.stem_of(options)
     directory = prepared_data.find_or_make(cache_dir, stem, identity, make)
-    return prepared_data.open_prepared(
-        directory, identity, client_words.ClientWords.open
-    )
+    opener: Any = client_words.ClientWords.open
+    if options.is_generated:
+        opener = generated_words.GeneratedWords.open
+    return prepared_data.open_prepared(directory, identity, opener)
 
 
 def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
@@ -140,7 +161,10 @@ def _build(writer, options, tokenizer, identity) -> dict[str, Any]:
     if options.is_synthetic:
         from federated_hh.populations.synthetic import synthetic_english
 
-        metadata = synthetic_english.build(writer, options, tokenizer, table, identity)
+        build: Any = synthetic_english.build
+        if options.is_generated:
+            build = synthetic_english.build_law
+        metadata = build(writer, options, tokenizer, table, identity)
     else:
         from federated_hh.populations.readers import files
 

@@ -32,7 +32,7 @@ import pandas as pd
 import tensorflow as tf
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
-from federated_hh.heavy_hitters import contributions, found_words
+from federated_hh.heavy_hitters import found_words, generated_clients
 from federated_hh.heavy_hitters import trie as trie_lib
 from federated_hh.heavy_hitters.found_words import FoundWord
 from federated_hh.heavy_hitters.ldp_triehh.parameters import (
@@ -41,7 +41,7 @@ from federated_hh.heavy_hitters.ldp_triehh.parameters import (
     ReportSampling,
     check_num_candidates,
 )
-from federated_hh.populations.columns import client_words
+from federated_hh.populations.columns import generated_words
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.randomizers import local_randomizer
@@ -130,7 +130,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
 
     def __init__(
         self,
-        population: client_words.ClientWords,
+        population: generated_words.Words,
         parameters: LdpTrieHHParameters,
         alphabet: alphabet_lib.Alphabet,
         *,
@@ -178,7 +178,9 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             aggregation=aggregation,
             population_has_empty_users=population_has_empty_users,
         )
-        self._items = contributions.MappedItems(population)
+        self._items = generated_clients.items_of(
+            population, parameters.sampler, parameters.contribution_bound
+        )
         self._codes = alphabet.encode(population.words, parameters.max_depth + 1)
         words = population.words.to_pylist()
         self._place_of_word = {word: i for i, word in enumerate(words)}
@@ -257,11 +259,11 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         That depends on `report_sampling`; int64 [candidates].
         """
         level = self._level(state.trie.num_candidates)
-        return level({"candidate_of_word": self._message(state)}, cohort, stream)[
-            "votes"
-        ]
+        seed = stream.stateless_seed("items")
+        message = self._items.message(self._candidate_of_word(state), seed)
+        return level(message, cohort, stream)["votes"]
 
-    def _message(self, state: LdpTrieHHState) -> np.ndarray:
+    def _candidate_of_word(self, state: LdpTrieHHState) -> np.ndarray:
         """Returns the learned prefixes, as the candidate of each distinct word.
 
         A device walks the trie along its words. A word is walked once here, not once
@@ -285,13 +287,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             randomizer, largest = self._randomizer(num_candidates), bound
 
         def votes_of_block(message, block):
-            items = self._items.items_of_block(
-                parameters.sampler,
-                block["clients"],
-                message["candidate_of_word"],
-                bound,
-                local_randomizer.fold_in(block["seed"], 0),
-            )
+            items = self._items.items_of_block(message, block)
             if randomizer is None:
                 votes = tf.math.bincount(
                     items, minlength=num_candidates, maxlength=num_candidates
@@ -311,6 +307,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
             votes_of_block,
             {"votes": None if in_the_open else largest},
             block_size=self._block_size,
+            growing=self._items.growing,
         )
 
     def update(

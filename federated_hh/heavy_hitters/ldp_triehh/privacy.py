@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
@@ -30,12 +29,10 @@ def _own_law(
     parameters = algorithm.parameters
     if bound is not None:
         parameters = dataclasses.replace(parameters, contribution_bound=bound)
-    held = np.diff(algorithm.population.row_splits)
-    reported = np.minimum(held, parameters.contribution_bound)
     return parameters.detection(
         algorithm.population.num_clients,
         algorithm.alphabet,
-        max(1, int(reported.sum())) / max(1, int(held.sum())),
+        algorithm.population.reported_share(parameters.contribution_bound),
     )
 
 

@@ -288,19 +288,23 @@ def _passes(
     groups = levels.groupby("pass_number")
     table = pd.DataFrame(index=groups.size().index)
     words = words[words["real"] & (words["level"] >= LEAST_CHARACTERS)]
+    sets: list[np.ndarray] = []
     for names, group in ((_FOUND, words), (_RELEASED, words[words["released"]])):
         *counts, covered = names
         table[counts] = groups[counts].sum().cumsum()
         table[covered] = groups[covered].last()
         estimate, error = _ESTIMATES[names]
         table[estimate], table[error] = math.nan, math.nan
-        if task is not None:
-            places = totals.places(group["word"])
-            until = group["pass_number"].to_numpy()
-            passes = range(1, parameters.num_passes + 1)
-            found = task.estimates([places[until <= number] for number in passes])
-            table[estimate] = [e.coverage for e in found]
-            table[error] = [e.standard_error for e in found]
+        places = totals.places(group["word"])
+        until = group["pass_number"].to_numpy()
+        sets += [places[until <= number] for number in table.index]
+    if task is not None:
+        # All at once, so that they are of the same counts.
+        found = np.array(
+            [(e.coverage, e.standard_error) for e in task.estimates(sets)]
+        ).reshape(2, len(table), 2)
+        for names, estimates in zip((_FOUND, _RELEASED), found, strict=True):
+            table[list(_ESTIMATES[names])] = estimates
     table = table.reset_index()
     table.insert(0, "repeat", levels["repeat"].iloc[0])
     return table

@@ -25,10 +25,10 @@ import tensorflow as tf
 from absl import logging
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
-from federated_hh.heavy_hitters import selection
+from federated_hh.heavy_hitters import generated_clients, selection
 from federated_hh.heavy_hitters.sfp import options as sfp_options
 from federated_hh.populations import population
-from federated_hh.populations.columns import client_words
+from federated_hh.populations.columns import generated_words
 from federated_hh.populations.languages import hangul
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import sketch_plan
@@ -94,7 +94,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
 
     def __init__(
         self,
-        clients: client_words.ClientWords,
+        clients: generated_words.Words,
         options: sfp_options.SfpOptions,
         alphabet: alphabet_lib.Alphabet,
         *,
@@ -167,7 +167,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         """Makes one for `federated_hh.run_algorithm`."""
         del seed
         return cls(
-            population.prepare(population_options, cache),
+            population.prepare_words(population_options, cache),
             options,
             alphabet_lib.Alphabet(population_options.characters),
             population_has_empty_users=population_options.empty_clients == "keep",
@@ -337,7 +337,7 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
     def _chosen(self, message, block) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns each client's position, and its item: int32, shape [block]."""
         most = selection.WordSelection.MOST_FREQUENT
-        words = selection.MappedPopulation(self.clients).select(
+        words = generated_clients.words_of(self.clients).select(
             most, block["clients"], None
         )
         words = tf.where(words >= 0, words, self.clients.num_words)

@@ -25,9 +25,10 @@ import pandas as pd
 import tensorflow as tf
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
+from federated_hh.heavy_hitters import generated_clients
 from federated_hh.heavy_hitters import selection as selection_lib
 from federated_hh.heavy_hitters import trie as trie_lib
-from federated_hh.populations.columns import client_words
+from federated_hh.populations.columns import generated_words
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import plan as triehh_plan
@@ -110,7 +111,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
 
     def __init__(
         self,
-        population: client_words.ClientWords,
+        population: generated_words.Words,
         plan: plan_lib.Plan[Any, triehh_plan.OneVote, triehh_plan.Threshold],
         alphabet: alphabet_lib.Alphabet,
         num_blocks: int | None = None,
@@ -292,7 +293,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         a word, walks the trie along it, and votes for the next symbol if the walk ends
         at a frontier node (Algorithm 2).
         """
-        mapped = selection_lib.MappedPopulation(self.population)
+        mapped = generated_clients.words_of(self.population)
         bits = selection_lib.random_bits(
             message["seed"], block["first_place"], tf.size(block["clients"])
         )

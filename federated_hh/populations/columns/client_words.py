@@ -219,6 +219,16 @@ class ClientWords(raw_columns.ColumnStore):
         totals.setflags(write=False)
         return totals
 
+    def reported_share(self, bound: int) -> float:
+        """Returns the share of clients' distinct words that fit into their reports.
+
+        Args:
+            bound: Reports of a client.
+        """
+        held = np.diff(self.row_splits)
+        reported = np.minimum(held, bound)
+        return max(1, int(reported.sum())) / max(1, int(held.sum()))
+
     def rows(self, clients: np.ndarray) -> packed_entries.Rows:
         """Returns the words of some clients.
 

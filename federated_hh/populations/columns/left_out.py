@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 
 from federated_hh.files import verified_files
-from federated_hh.populations.columns import client_words
+from federated_hh.populations.columns import generated_words
 from federated_hh.populations.languages import hangul
 
 MOST_COUNTED = 50  # characters: larger scripts need another approach
@@ -72,7 +72,7 @@ class LeftOut:
     remedy: str
 
     @classmethod
-    def of(cls, population: client_words.ClientWords) -> Self | None:
+    def of(cls, population: generated_words.Words) -> Self | None:
         """Returns what a population lost; None if it lost nothing.
 
         Args:
@@ -128,7 +128,7 @@ class TooLong:
     @classmethod
     def of(
         cls,
-        population: client_words.ClientWords,
+        population: generated_words.Words,
         longest: int,
         flag: str,
         added: int = 0,

@@ -14,6 +14,8 @@ from federated_hh.populations.languages import hangul, languages, tokenizers, wo
 from federated_hh.populations.options import file_options
 
 SYNTHETIC = "synthetic"
+# Synthetic clients that are drawn where they are asked.
+GENERATED = "generated"
 # A dictionary that begins so is the most frequent words of the language.
 WORDFREQ = "wordfreq:"
 # A vocabulary that begins so is counted on the text of a file.
@@ -43,6 +45,7 @@ MAX_MEAN_WORDS = 10_000
 MAX_SIGMA = 3.0
 MAX_CONCENTRATION = 1e9
 MAX_TRENDING_EXPONENT = 3.0
+MAX_POWER = 4.0
 MAX_TRENDING_WORDS = 1_000_000  # the English list has a third of that
 MAX_SEED = 2**64 - 1  # more bits than this make no detectable difference
 
@@ -63,7 +66,7 @@ _language_option = functools.partial(option, group="A synthetic population")
 _resampling_option = functools.partial(option, group="A resampled population")
 
 # Options that do not decide a population at their default.
-_LEFT_OUT_AS_DEFAULT = ("delimiter", "normalize_users")
+_LEFT_OUT_AS_DEFAULT = ("delimiter", "normalize_users", "frequency_power")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,9 +76,11 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
     source: str = option(
         SYNTHETIC,
         "Source of the clients' words: 'synthetic' (English words at their real "
-        "frequencies), or files: CSV, TSV, JSON lines, Parquet, word counts, TFF's "
-        "SQLite; text files also as .gz, .xz or .zst. A path, a pattern such as "
-        "'posts-*.jsonl.xz' (in quotes), a directory, or several with commas between.",
+        "frequencies), 'generated' (the same, but drawn when clients are asked, with "
+        "nothing on disk, for 10^8 clients; programs that find words only), or files: "
+        "CSV, TSV, JSON lines, Parquet, word counts, TFF's SQLite; text files also as "
+        ".gz, .xz or .zst. A path, a pattern such as 'posts-*.jsonl.xz' (in quotes), a "
+        "directory, or several with commas between.",
         flag="population",
     )
     _: dataclasses.KW_ONLY
@@ -158,6 +163,13 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         "many words as one of them says, each as likely, in place of the law of the "
         "mean and sigma; so the numbers of a population of one's own can be drawn.",
     )
+    frequency_power: float = _synthetic_words_option(
+        1.0,
+        "Synthetic population: power of the list's frequencies that the words kept are "
+        "typed with; below 1 rare words are more likely.",
+        least=0,
+        most=MAX_POWER,
+    )
     client_law: str = _synthetic_words_option(
         "independent",
         "Synthetic population: law of the words that a client has. 'independent': each "
@@ -238,6 +250,8 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         check(self)
         self._check_words_law()
         self._check_source()
+        if self.is_generated:
+            self._check_generated()
         self._check_language()
         self._check_columns()
         self._check_words()
@@ -245,7 +259,12 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
     @property
     def is_synthetic(self) -> bool:
         """Whether the clients' words are drawn, so belong to nobody."""
-        return self.source == SYNTHETIC
+        return self.source in (SYNTHETIC, GENERATED)
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether clients are drawn where they are asked, and none is on disk."""
+        return self.source == GENERATED
 
     @property
     def characters(self) -> str:
@@ -285,7 +304,11 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
 
         Args:
             contents: "words" or "sentences".
+
+        Raises:
+            OptionError: If the population has other contents.
         """
+        self.check_contents(contents)
         kind = "synthetic" if self.is_synthetic else "file"
         names = self.names(contents)
         chosen = {
@@ -305,6 +328,20 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         if not self.is_synthetic or (contents == "words" and self._reads_words()):
             chosen["text"] = words.VERSION
         return chosen | self.changed()
+
+    def check_contents(self, contents: str) -> None:
+        """Raises an `OptionError` if the population has other contents.
+
+        Args:
+            contents: "words", "sentences", or "columns": clients' words on disk.
+        """
+        if self.is_generated and contents != "words":
+            raise OptionError(
+                self,
+                "{source=}: generated clients answer questions about their words, and "
+                "have neither sentences nor anything on disk; give {source=synthetic}, "
+                "or a file",
+            )
 
     def _reads_words(self) -> bool:
         return bool(self.known_words or self.only_words or self.common_words)
@@ -329,6 +366,12 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
                 "{words_per_client_sigma=}",
             )
 
+        if self.frequency_power != 1 and self.common_law != COMMON_LAWS[0]:
+            raise OptionError(
+                self,
+                "{frequency_power=}: has to be 1 with {common_law=}, which does not "
+                "use the frequencies",
+            )
         for whose in ("client", "common"):
             discount = getattr(self, f"{whose}_discount")
             if getattr(self, f"{whose}_concentration") <= -discount:
@@ -337,6 +380,20 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
                     f"{{{whose}_concentration=}}: has to be above minus the discount, "
                     f"{{{whose}_discount=}}",
                 )
+
+    def _check_generated(self) -> None:
+        if self.client_law != CLIENT_LAWS[0]:
+            raise OptionError(
+                self,
+                "{client_law=}: generated clients have no habits; give "
+                "{client_law=independent}, or {source=synthetic}",
+            )
+        if self.empty_clients != "keep":
+            raise OptionError(
+                self,
+                "{empty_clients=}: who has no words is known once a generated client "
+                "is asked; give {empty_clients=keep}, or {source=synthetic}",
+            )
 
     def _check_language(self) -> None:
         try:
@@ -437,10 +494,11 @@ def absolute_path(path: str) -> str:
     """Returns a path flag's value with the same meaning in any directory.
 
     Args:
-        path: A path, or "synthetic", "wordfreq:N" or "text:PATH"; a blank value is
-            kept, to be refused later.
+        path: A path, or "synthetic", "generated", "wordfreq:N" or "text:PATH"; a blank
+            value is kept, to be refused later.
     """
     if path.startswith(TEXT):
         return TEXT + os.path.abspath(path.removeprefix(TEXT))
-    is_path = path.strip() and path != SYNTHETIC and not path.startswith(WORDFREQ)
+    is_path = path.strip() and path not in (SYNTHETIC, GENERATED)
+    is_path = is_path and not path.startswith(WORDFREQ)
     return os.path.abspath(path) if is_path else path

@@ -58,10 +58,12 @@ class CommonLaw:
         pitman_yor: Discount and concentration of the Pitman-Yor law whose expected
             masses the words kept have, by rank; None for the frequencies of the list.
         trends: Words in fashion, if any.
+        power: Power of the list's frequencies.
     """
 
     pitman_yor: tuple[float, float] | None = None
     trends: Trends = Trends()
+    power: float = 1.0
 
     @classmethod
     def of(cls, options: population_options.PopulationOptions) -> Self:
@@ -75,7 +77,7 @@ class CommonLaw:
             options.trending_exponent,
             options.seed,
         )
-        return cls(ranks, trends)
+        return cls(ranks, trends, options.frequency_power)
 
     @property
     def is_of_kept_words(self) -> bool:
@@ -93,6 +95,9 @@ class CommonLaw:
             law has of words beyond the list, for which there are none.
         """
         weights, beyond = frequencies, 0.0
+        if self.power != 1:
+            # Of the largest as 1: a power of a list's counts may be infinite.
+            weights = (frequencies / frequencies.max()) ** self.power
         if self.pitman_yor:
             masses, beyond = pitman_yor.expected_masses(
                 *self.pitman_yor, len(frequencies)

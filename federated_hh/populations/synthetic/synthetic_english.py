@@ -10,6 +10,7 @@ have habits: a client's words are a Pitman-Yor process over the common law; see
 """
 
 import math
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from federated_hh.files import memory, ordered_work, progress, verified_files
 from federated_hh.populations.columns import (
     canonical_rows,
     column_writer,
+    generated_words,
     packed_entries,
     raw_columns,
 )
@@ -130,6 +132,12 @@ class Typing:
         self._flat, self._lengths = kept.codes, kept.lengths
         self._starts = np.concatenate(([0], np.cumsum(self._lengths)[:-1]))
 
+    def chances(self, num_words: int) -> np.ndarray:
+        """Returns each word's mean count, a word typed: float64 [num_words]."""
+        of_entries = self._alias_table.probabilities()[: len(self._lengths)]
+        each = np.repeat(self.keep_probability * of_entries, self._lengths)
+        return np.bincount(self._flat, each, num_words)
+
     def draw(
         self,
         rng: np.random.Generator,
@@ -221,6 +229,85 @@ def _check_disk(
     )
 
 
+def _laws(
+    directory: pathlib.Path,
+    options: population_options.PopulationOptions,
+    tokenizer: tokenizers.Tokenizer,
+    table: word_table.WordTable,
+    identity: Mapping[str, Any] | None,
+) -> tuple[typed_numbers.TypedNumbers | WordsPerClient, kept_words.KeptWords, Typing]:
+    """Returns the laws of typed numbers, the kept words, and their law.
+
+    Args:
+        directory: Directory to be written, inside the population cache.
+        options: See `build`; so are the others.
+        tokenizer: Cuts typed text.
+        table: Filters the words.
+        identity: Everything that decides the population, or None.
+    """
+    law: typed_numbers.TypedNumbers | WordsPerClient
+    if options.words_per_client:
+        law = typed_numbers.read(options.words_per_client)
+    else:
+        law = WordsPerClient(
+            options.mean_words_per_client, options.words_per_client_sigma
+        )
+
+    def keep() -> kept_words.KeptWords:
+        listed = languages.words(options.language)
+        if options.common_words:
+            listed = word_list.read(
+                options.common_words, options.common_law == "frequencies"
+            )
+        return kept_words.KeptWords.of(tokenizer, table, listed)
+
+    if identity is None:
+        kept = keep()
+    else:
+        kept = kept_words.KeptWords.find_or_make(directory.parent, identity, keep)
+    return law, kept, Typing(kept, common_law.CommonLaw.of(options))
+
+
+def build_law(
+    writer: generated_words.LawWriter,
+    options: population_options.PopulationOptions,
+    tokenizer: tokenizers.Tokenizer,
+    table: word_table.WordTable,
+    identity: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Writes the law of a generated population.
+
+    Args:
+        writer: The law's writer.
+        options: See `build`; so are the others.
+        tokenizer: Cuts typed text.
+        table: Filters the words.
+        identity: Everything that decides the population.
+
+    Returns:
+        "client_ids" for the writer, and facts about the law: "dropped_words" are
+        expectations.
+    """
+    law, kept, typing = _laws(writer.directory, options, tokenizer, table, identity)
+    typed_ends = np.array(
+        [law.probability_at_most(k) for k in range(1, MAX_WORDS_PER_CLIENT + 1)]
+    )
+    typed_ends = typed_ends[: 1 + int(np.argmax(typed_ends == 1.0))]
+    writer.set_law(kept.words, typing.chances(len(kept.words)), typed_ends)
+    every = options.num_clients * law.mean
+    return {
+        "client_ids": None,
+        "num_clients": options.num_clients,
+        "seed": options.seed,
+        "dropped_words": {
+            reason: round(every * share)
+            for reason, share in typing.dropped_probabilities.items()
+        },
+        "missing_characters": kept.missing,
+        "common_law_beyond_list": typing.share_beyond,
+    }
+
+
 def build(
     writer: column_writer.ColumnWriter,
     options: population_options.PopulationOptions,
@@ -247,28 +334,7 @@ def build(
     Raises:
         PopulationError: If no client has a word.
     """
-    law: typed_numbers.TypedNumbers | WordsPerClient
-    if options.words_per_client:
-        law = typed_numbers.read(options.words_per_client)
-    else:
-        law = WordsPerClient(
-            options.mean_words_per_client, options.words_per_client_sigma
-        )
-
-    def keep() -> kept_words.KeptWords:
-        listed = languages.words(options.language)
-        if options.common_words:
-            listed = word_list.read(
-                options.common_words, options.common_law == "frequencies"
-            )
-        return kept_words.KeptWords.of(tokenizer, table, listed)
-
-    if identity is None:
-        kept = keep()
-    else:
-        cache = writer.directory.parent
-        kept = kept_words.KeptWords.find_or_make(cache, identity, keep)
-    typing = Typing(kept, common_law.CommonLaw.of(options))
+    law, kept, typing = _laws(writer.directory, options, tokenizer, table, identity)
     mean_kept = law.mean * typing.keep_probability
     chunk_size = min(
         _MAX_CLIENTS_PER_CHUNK, math.ceil(_MAX_WORDS_KEPT_PER_CHUNK / mean_kept)

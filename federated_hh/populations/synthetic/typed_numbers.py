@@ -24,11 +24,17 @@ class TypedNumbers:
             numbers: Integers [n], at least 1.
         """
         self._numbers = numbers
+        self._sorted = np.sort(numbers)
         self.mean = float(numbers.mean())
 
     def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
         """Draws independent numbers: int64 [size]."""
         return self._numbers[rng.integers(0, len(self._numbers), size)]
+
+    def probability_at_most(self, count: int) -> float:
+        """Returns the share of the list that is at most `count`."""
+        place = np.searchsorted(self._sorted, count, side="right")
+        return float(place / len(self._sorted))
 
 
 def read(path: str) -> TypedNumbers:

@@ -39,6 +39,7 @@ _OTHER = {
     "num_clients": 31,
     "mean_words_per_client": 21.0,
     "words_per_client_sigma": 0.5,
+    "frequency_power": 0.5,
     "client_law": "pitman_yor",
     "client_discount": 0.5,
     "client_concentration": 3.0,
@@ -68,13 +69,14 @@ _SYNTHETIC_ONLY = {
     "num_clients", "mean_words_per_client", "words_per_client_sigma", "trending_share",
     "trending_words", "trending_exponent", "seed", "client_law", "client_discount",
     "client_concentration", "common_words", "words_per_client", "common_law",
-    "common_discount", "common_concentration",
+    "common_discount", "common_concentration", "frequency_power",
 }  # fmt: skip
 _WORDS_ONLY = {
     "tokenizer", "alphabet", "out_of_alphabet", "known_words", "only_words",
     "trending_share", "trending_words", "trending_exponent", "client_law",
     "client_discount", "client_concentration", "common_words",
     "words_per_client", "common_law", "common_discount", "common_concentration",
+    "frequency_power",
 }  # fmt: skip
 _FIELDS = [field.name for field in dataclasses.fields(population.PopulationOptions)]
 

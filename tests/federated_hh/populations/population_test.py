@@ -1,5 +1,6 @@
 """Tests of preparing populations: what is kept, found again, and regenerated."""
 
+import dataclasses
 import os
 import pathlib
 import resource
@@ -8,10 +9,13 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 from absl.testing import absltest, parameterized
+from scipy import stats
 
-from federated_hh.populations import population
-from federated_hh.populations.languages import tokenizers
+from federated_hh.populations import client_sentences, population, vocabulary
+from federated_hh.populations.columns import generated_words
+from federated_hh.populations.languages import sentence_tokenizers, tokenizers
 from federated_hh.populations.options import population_options
 from tests import ROOT
 
@@ -310,6 +314,96 @@ class ProcessesTest(absltest.TestCase):
             errors, r"error: .*only [\d.,]+ [GM]iB of memory are available, with 7 "
         )
         self.assertEmpty(os.listdir(self.cache))
+
+
+class GeneratedTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.cache = self.create_tempdir().full_path
+        self.options = population.PopulationOptions(
+            source="generated", num_clients=20_000, empty_clients="keep", seed=3
+        )
+
+    @parameterized.parameters(
+        ({"client_law": "pitman_yor"}, "client_law=pitman_yor: generated .* no habits"),
+        ({"empty_clients": "drop"}, "empty_clients=drop: .*give empty_clients=keep"),
+        (
+            {"frequency_power": 0.5, "common_law": "pitman_yor"},
+            "frequency_power=0.5: has to be 1 with common_law=pitman_yor",
+        ),
+        ({"frequency_power": -1.0}, "frequency_power=-1.0: has to be a number in"),
+    )
+    def test_options_that_do_not_apply_are_refused(self, changes, message):
+        with self.assertRaisesRegex(population_options.OptionError, message):
+            dataclasses.replace(self.options, **changes)
+
+    def test_where_columns_or_sentences_are_needed_it_is_refused(self):
+        words = vocabulary.Vocabulary(["the"])
+        tokenizer = sentence_tokenizers.get_sentence_tokenizer("keyboard")
+        for prepare in (
+            lambda: population.prepare(self.options, self.cache),
+            lambda: client_sentences.prepare(
+                self.options, words, tokenizer, self.cache
+            ),
+        ):
+            with self.assertRaisesRegex(
+                population_options.OptionError, "source=generated: .*source=synthetic"
+            ):
+                prepare()
+        self.assertEmpty(os.listdir(self.cache))
+
+    @parameterized.parameters(
+        {},
+        {"frequency_power": 0.5, "tokenizer": "triehh"},
+        {"trending_share": 0.3, "trending_words": 5, "language": "de"},
+        {"words_per_client": "numbers.txt", "known_words": "wordfreq:100"},
+        {"common_words": "list.txt", "words_per_client_sigma": 0.0},
+    )
+    def test_law_is_that_of_synthetic_clients(self, **changes):
+        # The sum of 20,000 clients' counts of each word: its variance is at most that
+        # of a Poisson law, but for the numbers of words typed. Chi-square over words.
+        folder = pathlib.Path(self.cache)
+        (folder / "numbers.txt").write_text("3\n50\n50\n")
+        (folder / "list.txt").write_text("a-b\t3\nsun moon\t5\nsun\t1\n#\t4\n")
+        for name in ("words_per_client", "common_words"):
+            if name in changes:
+                changes[name] = str(folder / changes[name])
+        options = dataclasses.replace(self.options, **changes)
+        law = population.prepare_words(options, self.cache)
+        assert isinstance(law, generated_words.GeneratedWords)
+        drawn = population.prepare(
+            dataclasses.replace(options, source="synthetic"), self.cache
+        )
+        self.assertEqual(law.words, drawn.words)
+        self.assertEqual(law.num_clients, 20_000)
+        counts, expected = drawn.occurrences(), law.occurrences()
+        typed, mean = drawn.counts[:].sum(), law.occurrences().sum()
+        self.assertBetween(typed / mean, 0.97, 1.03)
+        kept = expected >= 30
+        counts = np.append(counts[kept], counts[~kept].sum())
+        chances = np.append(law.chances[kept], law.chances[~kept].sum())
+        chances = chances[counts + chances > 0]
+        test = stats.chisquare(
+            counts[: len(chances)], counts.sum() * chances / chances.sum()
+        )
+        self.assertGreater(test.pvalue, 1e-6)
+        for reason, number in drawn.metadata["dropped_words"].items():
+            close = law.metadata["dropped_words"][reason]
+            self.assertLess(abs(number - close), 6 * close**0.5 + 0.03 * close + 9)
+
+    def test_only_the_law_is_on_disk(self):
+        law = population.prepare_words(self.options, self.cache)
+        many = dataclasses.replace(self.options, num_clients=10**8)
+        of_many = population.prepare_words(many, self.cache)
+        self.assertNotEqual(law.fingerprint, of_many.fingerprint)
+        sizes = [
+            sum(file.stat().st_size for file in pathlib.Path(each.directory).iterdir())
+            for each in (law, of_many)
+        ]
+        self.assertLess(abs(sizes[0] - sizes[1]), 1_000)
+        self.assertLess(max(sizes), 20_000_000)
+        again = population.prepare_words(self.options, self.cache)
+        self.assertEqual(again.directory, law.directory)
 
 
 if __name__ == "__main__":
