@@ -28,7 +28,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     repeats = _PROGRAM.read(program_flags.RepeatOptions)
     from federated_hh.populations.columns import left_out
 
-    clients = _PROGRAM.population.prepare_words()
+    clients = _PROGRAM.population.prepare_columns()
     too_long = left_out.TooLong.of(clients, options.max_depth, "max_depth")
     if too_long is not None:
         logging.warning("%s", too_long)

@@ -26,7 +26,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     options = _PROGRAM.read(SetUnionOptions)
     population_options = _PROGRAM.population.read()
-    population = _PROGRAM.population.prepare_words()
+    population = _PROGRAM.population.prepare_columns()
     passes = options.passes_for(population.num_clients)
     findable = options.what_is_found(population.num_clients)
     logging.info("%s", set_union_options.sentences(findable))
