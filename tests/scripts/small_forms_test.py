@@ -273,7 +273,7 @@ class SmallFormsTest(parameterized.TestCase):
         ("triehh", "federated_hh.run_triehh"),
         ("ldp_triehh", "federated_hh.run_ldp_triehh", "federated_hh.fit_population"),
         ("statistics", "federated_hh.run_statistics", "federated_hh.run_algorithm"),
-        ("opt_prefix_tree", "federated_hh.run_opt_prefix_tree"),
+        ("finders", "federated_hh.run_opt_prefix_tree", "federated_hh.run_set_union"),
     )
     def test_words(self, *programs):
         finished = self.scratch / "runs" / "0"
