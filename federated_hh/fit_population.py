@@ -28,6 +28,11 @@ _PROGRAM = program_flags.Program(
 )
 
 
+def _check_flags() -> None:
+    _PROGRAM.population.check_columns()
+    _PROGRAM.check()
+
+
 def run(arguments: experiment_flags.Arguments) -> None:
     """Fits the population that the flags describe."""
     options = _PROGRAM.read(FitOptions)
@@ -63,4 +68,4 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
 
 if __name__ == "__main__":
-    _PROGRAM.main(run)
+    _PROGRAM.main(run, _check_flags)

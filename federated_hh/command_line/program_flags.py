@@ -214,13 +214,12 @@ class PopulationFlags:
                 logging.warning("%s", lost)
         return prepared
 
-    def prepare_columns(self) -> "client_words.ClientWords":
-        """Returns the population of `prepare_words`, if it has columns on disk.
+    def check_columns(self) -> None:
+        """Raises an `OptionError` if the population has no columns on disk."""
+        self._options.read().check_contents("columns")
 
-        Raises:
-            OptionError: If its clients are generated.
-        """
-        self.read().check_contents("columns")
+    def prepare_columns(self) -> "client_words.ClientWords":
+        """Returns the population of `prepare_words`, which has columns on disk."""
         self.prepare_words()
         return population.prepare(self.read(), self.cache)
 

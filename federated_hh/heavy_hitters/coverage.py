@@ -27,10 +27,9 @@ class WordTotals:
     """The total contributions of a population's clients.
 
     Attributes:
-        contributions: int64, shape [words]: how often each word was typed; of
-            generated clients the expectation, rounded.
-        holders: int64, shape [words]: how many clients have it; of generated clients
-            the expectation, float64.
+        contributions: int64, shape [words]: how often each word was typed.
+        holders: int64, shape [words]: how many clients have it. Of generated clients
+            both are expectations, float64.
         index: Each word's place in the population's words.
     """
 

@@ -239,13 +239,19 @@ def alphabet_advice(population: generated_words.Words) -> str:
     return f"Most helpful change: more letters. {lost}" if is_much else ""
 
 
-def left_out_text(population: generated_words.Words) -> str:
-    """Returns sentences for scores on words outside the alphabet, or ""."""
+def truth_text(population: generated_words.Words) -> str:
+    """Returns sentences on the truth of scores, after a blank, or ""."""
+    generated = ""
+    if isinstance(population, generated_words.GeneratedWords):
+        generated = (
+            " Clients are generated: the truth is what their law gives on average (of "
+            "favorites, exact counts)."
+        )
     lost = left_out.LeftOut.of(population)
     if lost is None:
-        return ""
+        return generated
     # As Markdown: a flag may have stars and underscores.
     before, flag, after = str(lost).partition("--alphabet=")
     flag, keeps, after = (flag + after).partition(" keeps ")
     told = f" {before}`{flag}`{keeps}{after}" if keeps else f" {lost}"
-    return f"{told} Scores count the other words only."
+    return f"{generated}{told} Scores count the other words only."

@@ -24,6 +24,7 @@ sequential, so a block may be cut anywhere.
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -47,6 +48,8 @@ _CLIENTS_AT_ONCE = 1 << 16
 _HEAVY = 0.5
 # A recurrence from no count on is cheaper than the incomplete gamma function.
 _LARGE_COUNT = 64
+# Counting further could go beyond means whose chance of no count is 0 in float64.
+_COUNTED = 400
 _SCORE_BITS = 40
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 over the golden ratio: SplitMix64
 
@@ -360,14 +363,19 @@ def _greedy_scores(uniform, means, whole, part, bound):
     """Returns scores, above 0 if they exceed a threshold: counts, ties by chance.
 
     A candidate's count is the largest one that is reached with a chance of at least its
-    uniform number. Counting ends where at most `bound` candidates have more.
+    uniform number. Counting ends where at most `bound` candidates have more; where that
+    takes long, counts are bisected.
     """
+
+    def chance_of(count):
+        log = count * tf.math.log(means) - means - tf.math.lgamma(count + 1)
+        return tf.exp(log), tf.math.igamma(count + 1, means)
 
     def next_count(count, chance, above):
         chance *= means / (count + 1)
         return count + 1, chance, above - chance
 
-    def small():
+    def from_none():
         none = tf.exp(-means)
         return tf.while_loop(
             lambda count, *_: count < whole,
@@ -375,24 +383,11 @@ def _greedy_scores(uniform, means, whole, part, bound):
             (tf.zeros_like(whole), none, 1 - none),
         )[1:]
 
-    def large():
-        log = whole * tf.math.log(means) - means - tf.math.lgamma(whole + 1)
-        return tf.exp(log), tf.math.igamma(whole + 1, means)
-
-    chance, above = tf.cond(whole < _LARGE_COUNT, small, large)
-
     def behind_the_point(chance, above):
         share = tf.math.divide_no_nan(above + chance - uniform, chance)
         return tf.where(uniform <= above, _float(1.0), share)
 
-    score = tf.where(
-        uniform <= above + (1 - part) * chance,
-        whole + behind_the_point(chance, above),
-        _float(-1.0),
-    )
-
-    def too_many(count, chance, above, score):
-        del count, chance, score
+    def has_too_many(above):
         more = tf.math.count_nonzero(uniform <= above, axis=1, dtype=tf.int32)
         return tf.reduce_max(more) > bound
 
@@ -402,8 +397,33 @@ def _greedy_scores(uniform, means, whole, part, bound):
         counted = count + behind_the_point(chance, above)
         return count, chance, above, tf.where(has_more, counted, score)
 
-    score = tf.while_loop(too_many, count_on, (whole, chance, above, score))[-1]
-    return _as_integers(score)
+    chance, above = tf.cond(
+        whole < _LARGE_COUNT, from_none, functools.partial(chance_of, whole)
+    )
+    is_drawn = uniform <= above + (1 - part) * chance
+    score = tf.where(is_drawn, whole + behind_the_point(chance, above), _float(-1.0))
+    _, _, above, score = tf.while_loop(
+        lambda count, _, above, __: (count < whole + _COUNTED) & has_too_many(above),
+        count_on,
+        (whole, chance, above, score),
+    )
+
+    def bisected():
+        most = tf.reduce_max(means)
+        low = tf.fill(tf.shape(means), whole)
+        steps = tf.math.log(most + 40 * tf.sqrt(most) + 100) / np.log(2)
+
+        def halve(step, low):
+            middle = low + step
+            reached = uniform <= tf.math.igamma(middle, means)
+            return step / 2, tf.where(reached, middle, low)
+
+        step = tf.pow(_float(2.0), tf.math.ceil(steps))
+        _, count = tf.while_loop(lambda step, _: step >= 1, halve, (step, low))
+        counted = count + behind_the_point(*chance_of(count))
+        return tf.where(is_drawn, counted, score)
+
+    return _as_integers(tf.cond(has_too_many(above), bisected, lambda: score))
 
 
 def _as_integers(scores: tf.Tensor) -> tf.Tensor:

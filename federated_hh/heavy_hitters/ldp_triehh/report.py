@@ -82,7 +82,7 @@ def write(
     first = _add_words(report, results.words)
     coverage = report.section("Coverage", covered=False)
     coverage.plot("coverage.png", plot_coverage(results))
-    lost = evaluation.left_out_text(summary.algorithm.population)
+    lost = evaluation.truth_text(summary.algorithm.population)
     coverage.text(_coverage_text(results.counting_clients) + lost)
     means = results.coverage.set_index("pass_number")
     means = means.rename(

@@ -239,7 +239,10 @@ def _words(
             "released": np.array(released, bool),
             # The last is for -1, a word that nobody has.
             "expected_holders": np.append(totals.holders, 0)[places] * cohort_share,
-            "true_count": np.append(totals.contributions, 0)[places],
+            # Of generated clients it is an expectation.
+            "true_count": np.rint(np.append(totals.contributions, 0)[places]).astype(
+                int
+            ),
             "real": places >= 0,
         }
     )

@@ -189,7 +189,7 @@ def write(
         "Precision, recall and F1 as in Zhu et al. 2020; `at k`: of the K found words "
         "with the most votes. Bands and `low`, `high`: 95% intervals over the repeats. "
         f"Of the true top 100 words, {too_long} are longer than the maximum."
-        + evaluation.left_out_text(algorithm.population)
+        + evaluation.truth_text(algorithm.population)
     )
     shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
     scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)

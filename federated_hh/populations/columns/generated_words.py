@@ -118,10 +118,9 @@ class GeneratedWords(raw_columns.ColumnStore):
         return sums[shares > 0] / shares[shares > 0], shares[shares > 0]
 
     def occurrences(self) -> np.ndarray:
-        """Returns the expected count of each word at all clients: int64, rounded."""
+        """Returns the expected count of each word at all clients: float64 [words]."""
         typed, shares = self._groups
-        every = self.num_clients * float(typed @ shares)
-        return np.rint(every * self.chances).astype(np.int64)
+        return self.num_clients * float(typed @ shares) * self.chances
 
     @functools.cached_property
     def _held(self) -> tuple[np.ndarray, np.ndarray]:

@@ -250,8 +250,6 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         check(self)
         self._check_words_law()
         self._check_source()
-        if self.is_generated:
-            self._check_generated()
         self._check_language()
         self._check_columns()
         self._check_words()
@@ -306,7 +304,7 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
             contents: "words" or "sentences".
 
         Raises:
-            OptionError: If the population has other contents.
+            OptionError: See `check_contents`.
         """
         self.check_contents(contents)
         kind = "synthetic" if self.is_synthetic else "file"
@@ -330,17 +328,31 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
         return chosen | self.changed()
 
     def check_contents(self, contents: str) -> None:
-        """Raises an `OptionError` if the population has other contents.
+        """Raises an `OptionError` if generated clients cannot have contents.
 
         Args:
             contents: "words", "sentences", or "columns": clients' words on disk.
         """
-        if self.is_generated and contents != "words":
+        if not self.is_generated:
+            return
+        if contents != "words":
             raise OptionError(
                 self,
                 "{source=}: generated clients answer questions about their words, and "
                 "have neither sentences nor anything on disk; give {source=synthetic}, "
                 "or a file",
+            )
+        if self.client_law != CLIENT_LAWS[0]:
+            raise OptionError(
+                self,
+                "{client_law=}: generated clients have no habits; give "
+                "{client_law=independent}, or {source=synthetic}",
+            )
+        if self.empty_clients != "keep":
+            raise OptionError(
+                self,
+                "{empty_clients=}: who has no words is known once a generated client "
+                "is asked; give {empty_clients=keep}, or {source=synthetic}",
             )
 
     def _reads_words(self) -> bool:
@@ -366,7 +378,8 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
                 "{words_per_client_sigma=}",
             )
 
-        if self.frequency_power != 1 and self.common_law != COMMON_LAWS[0]:
+        ranked = self.is_synthetic and self.common_law != COMMON_LAWS[0]
+        if ranked and self.frequency_power != 1:
             raise OptionError(
                 self,
                 "{frequency_power=}: has to be 1 with {common_law=}, which does not "
@@ -380,20 +393,6 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
                     f"{{{whose}_concentration=}}: has to be above minus the discount, "
                     f"{{{whose}_discount=}}",
                 )
-
-    def _check_generated(self) -> None:
-        if self.client_law != CLIENT_LAWS[0]:
-            raise OptionError(
-                self,
-                "{client_law=}: generated clients have no habits; give "
-                "{client_law=independent}, or {source=synthetic}",
-            )
-        if self.empty_clients != "keep":
-            raise OptionError(
-                self,
-                "{empty_clients=}: who has no words is known once a generated client "
-                "is asked; give {empty_clients=keep}, or {source=synthetic}",
-            )
 
     def _check_language(self) -> None:
         try:

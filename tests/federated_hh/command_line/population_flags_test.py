@@ -82,6 +82,7 @@ class PopulationFlagsTest(parameterized.TestCase):
             "client_concentration": 11.0,
             "common_words": "list.txt",
             "common_law": "pitman_yor",
+            "frequency_power": 0.5,
             "common_discount": 0.375,
             "common_concentration": 3000.0,
             "trending_share": 0.25,

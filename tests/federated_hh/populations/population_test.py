@@ -335,7 +335,10 @@ class GeneratedTest(parameterized.TestCase):
     )
     def test_options_that_do_not_apply_are_refused(self, changes, message):
         with self.assertRaisesRegex(population_options.OptionError, message):
-            dataclasses.replace(self.options, **changes)
+            population.prepare_words(
+                dataclasses.replace(self.options, **changes), self.cache
+            )
+        self.assertEmpty(os.listdir(self.cache))
 
     def test_where_columns_or_sentences_are_needed_it_is_refused(self):
         words = vocabulary.Vocabulary(["the"])

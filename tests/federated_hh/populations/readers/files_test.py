@@ -360,7 +360,7 @@ class FiltersTest(files_test_case.FilesTestCase):
         rest.check()  # 1 of 10
         self.assertIn("They have .; --alphabet=", str(rest))
         self.assertIn("more letters", evaluation.alphabet_advice(prepared))
-        self.assertIn("`--alphabet=", evaluation.left_out_text(prepared))
+        self.assertIn("`--alphabet=", evaluation.truth_text(prepared))
 
     def test_the_length_that_is_told_reaches_the_words(self):
         rows = [("u", "sun", 60), ("u", "rainbow", 25), ("v", "thunderstorm", 15)]
@@ -409,7 +409,7 @@ class FiltersTest(files_test_case.FilesTestCase):
         whole = self.read(self.write("b.csv", "user,text\nann,sun\n"))
         self.assertIsNone(left_out.LeftOut.of(whole))
         self.assertEqual(evaluation.alphabet_advice(whole), "")
-        self.assertEqual(evaluation.left_out_text(whole), "")
+        self.assertEqual(evaluation.truth_text(whole), "")
 
 
 class SharedDataTest(files_test_case.FilesTestCase):
