@@ -98,7 +98,8 @@ class LdpTrieHHOptions(ldp_triehh_settings.LdpTrieHHSettings):
     counting_clients: int | None = _kept_option(
         None,
         "Clients of the counting task that estimates coverage; they take part in no "
-        "level. By default all that take part in no level.",
+        "level. By default all that take part in no level; of generated clients at "
+        "most a million.",
         least=0,
         most=ldp_triehh_settings.MOST,
         why="clients are numbered with 31 bits",

@@ -10,10 +10,14 @@ import pandas as pd
 from federated_hh.heavy_hitters import coverage, evaluation
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh.parameters import LdpTrieHHParameters
+from federated_hh.populations.columns import generated_words
 from federated_hh.rounds import steps
 
 # Words of fewer characters are found whatever people type, and are not scored.
 LEAST_CHARACTERS = 2
+
+# Generated clients of the counting task, each of which is drawn for it.
+MOST_GENERATED = 1_000_000
 
 # Noise has so many in no run: the votes of a level are near a normal law.
 _MOST_STANDARD_ERRORS = 20
@@ -89,7 +93,8 @@ def counting_group(
         algorithm: Algorithm that was run.
         seed: Seed of the run.
         repeat: From 0.
-        num_clients: Clients to draw, at least 0; None for all that are in no cohort.
+        num_clients: Clients to draw, at least 0; None for all that are in no cohort, of
+            generated clients at most `MOST_GENERATED`.
 
     Returns:
         int64, shape [num_clients], distinct: a uniform sample of the population, as
@@ -102,7 +107,10 @@ def counting_group(
     stream = steps.public_stream(seed, repeat)
     rest = sampler.rest(levels, stream)
     if num_clients is None:
-        return rest
+        is_generated = isinstance(algorithm.population, generated_words.GeneratedWords)
+        if not is_generated or len(rest) <= MOST_GENERATED:
+            return rest
+        num_clients = MOST_GENERATED
     if num_clients > len(rest):
         taken = levels * sampler.cohort_size
         raise ValueError(

@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import tempfile
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -20,7 +21,7 @@ from federated_hh.heavy_hitters import (
     selection,
 )
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
-from federated_hh.heavy_hitters.ldp_triehh import parameters
+from federated_hh.heavy_hitters.ldp_triehh import parameters, results
 from federated_hh.populations.columns import client_words, generated_words
 from federated_hh.runtime import runtime
 from tests.federated_hh.heavy_hitters.ldp_triehh import ldp_triehh_test_case
@@ -229,6 +230,32 @@ class ItemsTest(GeneratedTestCase):
         test = stats.chisquare(observed, size * expected / expected.sum())
         self.assertGreater(test.pvalue, _FALSE_ALARM)
 
+    @parameterized.product(sampler=[_RANDOM, _GREEDY], bound=[1, 3, 20])
+    def test_tables_have_room_for_every_client(self, sampler, bound):
+        # No candidate exceeds the threshold more often than its table has it, and
+        # enough do, whatever a client types.
+        numbers = [1, 2, 40, 45, 47, 700, 720, 790, 9000]
+        law = self.law(_ZIPF, {number: 1 / 9 for number in numbers})
+        _, message = self.asker(law, sampler, bound)
+        group = np.repeat(np.arange(len(message["sizes"])), message["sizes"])
+        steps = np.unique(np.floor(4 * np.log2(numbers)))
+        buckets = set()
+        for number in numbers:
+            bucket = sum(np.floor(4 * np.log2(number)) > steps)
+            buckets.add(bucket)
+            means = number * message["chances"]
+            whole, part = message["whole"][bucket], message["part"][bucket]
+            chances = (1 - part) * -np.expm1(-means)
+            if sampler is _GREEDY:
+                above = stats.poisson.sf(whole, means)
+                chances = above + (1 - part) * stats.poisson.pmf(whole, means)
+            caps = message["caps"][group, bucket]
+            self.assertTrue((chances <= caps * (1 + 1e-12)).all(), number)
+            if (whole, part) not in [(0, 0), (1, 0)]:
+                least = stats.poisson.cdf(bound - 1, chances.sum())
+                self.assertLess(least, 1.01e-12)
+        self.assertLen(buckets, message["caps"].shape[1])
+
     @parameterized.parameters(_RANDOM, _GREEDY)
     def test_words_share_a_candidate_or_have_none(self, sampler):
         # Three words a candidate, and every seventh word is a known one.
@@ -304,7 +331,7 @@ class LevelTest(GeneratedTestCase):
             law,
             parameters.LdpTrieHHParameters(
                 cohort_size=_CLIENTS // 2,
-                max_depth=2,
+                max_depth=1,
                 max_prefixes=10,
                 contribution_bound=3,
                 epsilon=math.inf,
@@ -313,6 +340,8 @@ class LevelTest(GeneratedTestCase):
             alphabet.Alphabet("abcdefghix"),
             num_blocks=num_blocks,
         )
+        with mock.patch.object(results, "MOST_GENERATED", 100):
+            self.assertLen(results.counting_group(algorithm, 1, 0, None), 100)
         with runtime.tff_worker():
             votes = ldp_triehh_test_case.Level(algorithm).sums()
         prefixes = np.array([word[:2] for word in words])
