@@ -16,6 +16,7 @@ import dataclasses
 import math
 import os
 import pathlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,8 @@ ROWS = {
 }
 # Runs begin with one another's models, and are evaluated together.
 IS_DIVISIBLE = False
+# Of models that begin with public chat, one a length.
+_LINES = (":", "--", "-.")
 # The share of the clients that surely train: 200 of 12,145 bloggers are held out.
 _TRAINING = 0.97
 _COMMON = (
@@ -67,6 +70,8 @@ _SYNTHETIC_TEXT = quality.flags_of(
     quality.SYNTHETIC_FLAGFILE,
     ("mean_sentence_words", "context_words", "context_strength", "num_followers"),
 )
+# The part of the rounds that plots leave out of sight, so that last ones differ.
+_CUT = 0.1
 _COLUMNS = ("loss", "one_suggestion", "picked_rate")
 
 
@@ -88,9 +93,15 @@ class Options(study_options.StudyOptions):
         f"Runs on each text, of {', '.join(ROWS)}. The last has --small_cohort_size "
         "clients a round, with as much noise a client.",
     )
-    pretraining: bool = option(
+    pretraining_epochs: tuple[str, ...] = option(
+        ("2",),
+        "Run each but the last on bloggers' text from a model of public chat, too: of "
+        "so many passes over it, such as 0.25,1,2 for three models. Empty: none.",
+    )
+    tied_embeddings: bool = option(
         True,
-        "Run each but the last on bloggers' text from a model of public chat, too.",
+        "Use the input embedding as output embedding, too. The paper found such models "
+        "hard to fine-tune, and gave its own two.",
     )
     num_clients: int = option(
         1_030_000, "Simulated clients of each text.", least=2, most=2**31 - 1
@@ -117,9 +128,7 @@ class Options(study_options.StudyOptions):
     )
     num_rounds: int = option(400, "Rounds of each run.", least=1, most=100_000)
     num_units: int = option(256, "Memory cells of the model.", least=1, most=2**16)
-    embedding_size: int = option(
-        48, "Size of its embeddings, which are tied.", least=1, most=2**16
-    )
+    embedding_size: int = option(48, "Size of its embeddings.", least=1, most=2**16)
     vocabulary_size: int = option(10_000, "Words of the model.", least=1, most=2**20)
     num_held_out_clients: int = option(
         200,
@@ -141,6 +150,11 @@ class Options(study_options.StudyOptions):
                     f"{{{name}=}}: has to name some of {{known}}, each once",
                     known=", ".join(known),
                 )
+        lengths = self.pretraining_epochs
+        if not all(map(_is_length, lengths)) or len(lengths) > len(_LINES):
+            raise options_lib.OptionError(
+                self, "{pretraining_epochs=}: has to be at most three numbers above 0"
+            )
         if not self.rows:
             raise options_lib.OptionError(self, "{rows=}: has to name at least one")
         if BLOGS in self.texts and self.data_dir is None:
@@ -192,7 +206,7 @@ class Options(study_options.StudyOptions):
             f"--embedding_size={self.embedding_size}",
             f"--vocabulary_size={self.vocabulary_size}",
             f"--num_held_out_clients={self.num_held_out_clients}",
-            "--tied_embeddings",
+            f"--{'' if self.tied_embeddings else 'no'}tied_embeddings",
         )
 
     def noise(self, row: str) -> tuple[str, ...]:
@@ -222,6 +236,10 @@ class Options(study_options.StudyOptions):
         return plans.mechanism(given).zcdp(limits, self.num_rounds)
 
 
+def _is_length(text: str) -> bool:
+    return re.fullmatch(r"\d+(\.\d+)?", text) is not None and float(text) > 0
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRun(steps_lib.Step):
     """A run of the study on one text.
@@ -237,35 +255,43 @@ def settings_of(options: Options) -> tuple[TextRun, ...]:
     """Returns the runs: of each text the federated ones, and then its evaluation."""
     found = []
     for text in options.chosen_texts:
-        has_chat = text == BLOGS and options.pretraining
-        if has_chat:
-            found.append(
-                TextRun(
-                    steps_lib.CHAT,
-                    "public chat alone",
-                    ("--num_epochs=2",),
-                    plots.MUTED,
-                    program=steps_lib.CENTRALLY,
-                    text=text,
-                )
+        lengths = options.pretraining_epochs if text == BLOGS else ()
+        # What follows names and labels where there are models of several lengths.
+        chats = [
+            (epochs, f"_{epochs}".replace(".", "_"), f", {epochs} epochs")
+            for epochs in lengths
+        ]
+        if len(chats) == 1:
+            chats = [(lengths[0], "", "")]
+        found += [
+            TextRun(
+                f"{steps_lib.CHAT}{suffix}",
+                f"public chat alone{told}",
+                (f"--num_epochs={epochs}",),
+                plots.MUTED,
+                program=steps_lib.CENTRALLY,
+                text=text,
             )
+            for epochs, suffix, told in chats
+        ]
         for row in options.rows:
             label, color = ROWS[row]
-            noise = options.noise(row)
             if row == _SMALL:
                 label += f", {options.small_cohort_size:,} clients a round"
-            one = TextRun(f"{text}_{row}", label, noise, color, text=text)
+            one = TextRun(f"{text}_{row}", label, options.noise(row), color, text=text)
             found.append(one)
-            if has_chat and row != _SMALL:
-                found.append(
-                    dataclasses.replace(
-                        one,
-                        name=f"{one.name}{steps_lib.PRETRAINED}",
-                        label=f"{label}, pretrained",
-                        line=":",
-                        begins_with=steps_lib.CHAT,
-                    )
+            if row == _SMALL:
+                continue
+            found += [
+                dataclasses.replace(
+                    one,
+                    name=f"{one.name}{steps_lib.PRETRAINED}{suffix}",
+                    label=f"{label}, pretrained{told}",
+                    line=line,
+                    begins_with=f"{steps_lib.CHAT}{suffix}",
                 )
+                for (_, suffix, told), line in zip(chats, _LINES, strict=False)
+            ]
         found.append(
             TextRun(
                 f"{text}_{steps_lib.JUDGED}",
@@ -513,6 +539,12 @@ def plot(runs: pd.DataFrame, table: pd.DataFrame, settings: Sequence[TextRun]) -
     lines = table[table["rho"].isna() & (table["text"] == text)]
     lines = lines[lines["model"].isin(names)]
     plots.straight_lines(axes, dict(zip(lines["label"], lines["loss"], strict=True)))
+    of_text = runs[runs["setting"].isin(names)]
+    later = of_text[of_text["round"] >= _CUT * of_text["round"].max()]
+    least, top = axes.get_ylim()[0], later["held_out_loss"].max()
+    if top < of_text["held_out_loss"].max():
+        axes.set_ylim(top=top + (top - least) / 20)
+        plots.say_cut(axes, "the first rounds are out of sight")
     plots.label_metric(axes.yaxis, "loss")
     axes.set_xscale("log")
     for which in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):

@@ -1,5 +1,6 @@
 """Tests of the study of useful and private models; one runs its small form."""
 
+import dataclasses
 import json
 import lzma
 import math
@@ -72,6 +73,7 @@ class OptionsTest(parameterized.TestCase):
         ({"rows": ("adam",)}, "rows=adam: has to name some of fedavg, dp_ftrl"),
         ({"rows": ("blt", "blt")}, "rows=blt,blt: .* each once"),
         ({"rows": ()}, "rows.*at least one"),
+        ({"pretraining_epochs": ("1", "0")}, "pretraining_epochs=1,0: .* above 0"),
         ({"texts": ("tweets",)}, "texts=tweets: .* of synthetic, blogs"),
         ({"texts": ("blogs",)}, "texts=blogs: needs .* give data_dir"),
         ({"num_clients": 5000}, "cohort_size=6500 is more than .* num_clients=5000"),
@@ -92,10 +94,16 @@ class OptionsTest(parameterized.TestCase):
             ],
         )
         options = guarantee.Options(
-            data_dir="", texts=("blogs",), rows=("blt",), pretraining=False
+            data_dir="", texts=("blogs",), rows=("blt",), pretraining_epochs=()
         )
         names = [s.name for s in guarantee.settings_of(options)]
         self.assertEqual(names, ["blogs_blt", "blogs_judged"])
+        options = dataclasses.replace(options, pretraining_epochs=("0.5", "2"))
+        found = {s.name: s for s in guarantee.settings_of(options)}
+        half, both = (found[f"blogs_blt_pretrained_{n}"] for n in ("0_5", "2"))
+        self.assertEqual(half.begins_with, "chat_0_5")
+        self.assertEqual(found["chat_0_5"].flags, ("--num_epochs=0.5",))
+        self.assertEqual(both.label, "DP-FTRL, BLT, pretrained, 2 epochs")
 
 
 class SmallFormTest(absltest.TestCase):
