@@ -82,13 +82,14 @@ class ResampledText(client_text.ClientText):
         clients, drawn = raw_columns.sizes_of(
             directory, metadata, ("num_clients", "num_drawn")
         )
-        limits = {
-            "people": (clients, raw_columns.Values(0, people.num_clients - 1)),
-            "client_splits": (clients + 1, raw_columns.Splits(clients, drawn, least=0)),
-            "sentences": (drawn, raw_columns.Values(0, people.num_sentences - 1)),
-        }
+        int32, int64 = COLUMNS["people"], COLUMNS["client_splits"]
+        persons = raw_columns.Values(0, people.num_clients - 1)
+        sentences = raw_columns.Values(0, people.num_sentences - 1)
+        splits = raw_columns.Splits(clients, drawn, least=0)
         columns = {
-            name: raw_columns.Column(COLUMNS[name], *limits[name]) for name in COLUMNS
+            "people": raw_columns.Column(int32, clients, persons),
+            "client_splits": raw_columns.Column(int64, clients + 1, splits),
+            "sentences": raw_columns.Column(int32, drawn, sentences),
         }
         raw_columns.verify(directory, files, columns, strings={})
         return cls(directory, metadata, people)
@@ -187,7 +188,7 @@ def draw(
                     splits[person + 1] - splits[person]
                 )
                 fitting = np.searchsorted(words[order].cumsum(), max_words, "right")
-                found.append(order[: max(1, fitting)])
+                found.append(order[: max(1, int(fitting))])
             ends = drawn + np.cumsum([len(one) for one in found])
             drawn = int(ends[-1])
             columns.append("people", persons)

@@ -63,7 +63,6 @@ _synthetic_words_option = functools.partial(
     option, marks=_SYNTHETIC_ONLY | _WORDS_ONLY, group="A synthetic population"
 )
 _language_option = functools.partial(option, group="A synthetic population")
-_resampling_option = functools.partial(option, group="A resampled population")
 
 # Options that do not decide a population at their default.
 _LEFT_OUT_AS_DEFAULT = ("delimiter", "normalize_users", "frequency_power")
@@ -457,7 +456,7 @@ class LanguageOptions:
 class ResamplingOptions:
     """Options of simulated clients who have the sentences of a file's people."""
 
-    resampled_clients: int | None = _resampling_option(
+    resampled_clients: int | None = _language_option(
         None,
         "Train this many simulated clients instead of the people of --population. Each "
         "has a random part of the sentences of one person, drawn with replacement, so "
@@ -466,7 +465,7 @@ class ResamplingOptions:
         least=1,
         most=MAX_CLIENTS,
     )
-    resampled_words: int | None = _resampling_option(
+    resampled_words: int | None = _language_option(
         None,
         "With --resampled_clients: largest number of words that a client has, but one "
         "sentence at least; 80 by default.",
