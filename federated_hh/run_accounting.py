@@ -21,6 +21,7 @@ Examples: one for each mechanism, what runs cost together, all numbers of the pa
       --epsilon=2 --delta=1e-10 --max_length=10 --detectable --plot=found.png
   scripts/run accounting --mechanism=ldp_triehh --detectable \
       --population=4727 --local_epsilon=10 --max_depth=12 --kept_prefixes=300
+  scripts/run accounting --mechanism=set_union --population=1000000 --epsilon=1
   scripts/run accounting --mechanism=k_anonymity --local_epsilon=10 \
       --alphabet_size=100 --kept_prefixes=10000 --num_reports=30000000 --alpha=0.95
   scripts/run accounting --mechanism=cohort_size --epsilon=1 \

@@ -36,6 +36,7 @@ _SMALLER = {
         "--cohort_size=20",
     ),
     "federated_hh.run_opt_prefix_tree": ("--num_rounds=3", "--max_depth=3"),
+    "federated_hh.run_set_union": ("--epsilon=8", "--delta=1e-3", "--max_k=9"),
     "federated_hh.run_statistics": (
         *("--num_clients=1500", "--mean_words_per_client=10", "--num_tokens=20"),
         *("--context_words=20", "--ngram_words=2"),
@@ -57,6 +58,7 @@ _SMALLER_SYNTHETIC = {
     "federated_hh.run_triehh": _CLIENTS,
     "federated_hh.run_ldp_triehh": _CLIENTS,
     "federated_hh.run_opt_prefix_tree": _CLIENTS,
+    "federated_hh.run_set_union": _CLIENTS,
     "training.run_training": _FEW_CLIENTS,
 }
 _SENTENCE = "you see the time like we do not what it is for me and all of them"

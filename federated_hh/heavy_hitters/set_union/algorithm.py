@@ -57,9 +57,13 @@ class SetUnionState:
     rounds: int = 0
 
 
-def sent_metrics(observed: run.Observed[SetUnionState]) -> dict[str, int]:
-    """Observes the number of words that some client sends."""
-    return {"words_sent": int(np.count_nonzero(observed.total))}
+def sent_metrics(observed: run.Observed[SetUnionState]) -> dict[str, float]:
+    """Observes the words that clients send, and the released words' part of them."""
+    total, released = observed.total, observed.released.words
+    return {
+        "words_sent": int(np.count_nonzero(total)),
+        "released_share": float(total[released].sum() / max(1, total.sum())),
+    }
 
 
 @identities.identity("federated_hh.set_union.SetUnion")

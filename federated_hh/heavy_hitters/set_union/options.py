@@ -14,8 +14,6 @@ if TYPE_CHECKING:  # imports NumPy
 
 # With which a word is to be found.
 _PROBABILITIES = (0.5, 0.9)
-# From so many on, further passes find few more words.
-_ENOUGH_PASSES = 3
 _AS_GIVEN = "as given"
 _privacy_option = functools.partial(option, group="Privacy")
 
@@ -37,7 +35,7 @@ class SetUnionOptions:
     )
     delta: str = option_of(TrieHHOptions, "delta")
     contribution_bound: int = _privacy_option(
-        50,
+        100,
         "The most words that a client sends in a pass. Of more it draws this many at "
         "random. Each of its t words has the weight 1/sqrt(t).",
         least=1,
@@ -178,12 +176,14 @@ def sentences(table: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def advice(table: Sequence[dict[str, Any]], num_passes: int, *, is_all: bool) -> str:
+def advice(
+    table: Sequence[dict[str, Any]], better_passes: int | None, *, is_all: bool
+) -> str:
     """Returns the change of settings that would find the most words.
 
     Args:
         table: Table, from `what_is_found`.
-        num_passes: Number of passes of the run.
+        better_passes: Number of passes that would find more; None if unknown.
         is_all: Whether every word of the clients was found.
     """
     if is_all:
@@ -201,10 +201,10 @@ def advice(table: Sequence[dict[str, Any]], num_passes: int, *, is_all: bool) ->
     )
     text = f"Share of the clients that a word needs now: {_percent(own['share'])}"
     text += f"; {helps}." if helps else "."
-    if num_passes < _ENOUGH_PASSES:
-        more = f"--num_passes={_ENOUGH_PASSES}"
-        text = f"Most helpful change: {more}, at the same epsilon. {text}"
-    return text
+    if better_passes is None:
+        return text
+    more = f"--num_passes={better_passes}, at the same epsilon"
+    return f"Most helpful change: {more}. {text}"
 
 
 def _percent(share: float | None) -> str:

@@ -10,7 +10,9 @@ from federated_hh.privacy.accounting import (
     triehh_answers,
 )
 from federated_hh.privacy.accounting.arguments import Rows, row
+from federated_hh.privacy.guarantee import Adjacency
 from federated_hh.privacy.local import anonymity, device_policy, query_sizing
+from federated_hh.privacy.sets import weighted_gaussian
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle.amplification import Method, Reports
 
@@ -207,6 +209,53 @@ def statistics(
     return rows
 
 
+def set_union(
+    *,
+    population: of.Population,
+    epsilon: of.Epsilon,
+    delta: of.Delta | None = None,
+    contribution_bound: of.ContributionBound = 100,
+    num_passes: of.NumPasses = 1,
+    pass_growth: of.PassGrowth = 3.0,
+    discovery_rate: of.DiscoveryRate = 0.9,
+) -> Rows:
+    """Answers with the noise, the thresholds and the holders that set union needs.
+
+    Returns:
+        The holders that a word needs, the noise multiplier and threshold of each pass,
+        and the guarantees in both directions. delta is 1/n^2 if not given.
+
+    Raises:
+        ValueError: An argument is outside its range.
+    """
+    delta = delta or 1 / population**2
+    shares = [pass_growth**number for number in range(num_passes)]
+    passes = weighted_gaussian.solve(epsilon, delta, contribution_bound, shares)
+    rows = []
+    for words in sorted({contribution_bound, 1}, reverse=True):
+        holders = passes.holders_needed(discovery_rate, words)
+        rows.append(
+            row(
+                f"holders for a discovery rate of {discovery_rate:g}, {words} words",
+                "not possible" if holders > population else holders,
+                "in the pass that needs the fewest; each holder sends so many words",
+            )
+        )
+    for number in range(num_passes):
+        multiplier = passes.noise_multipliers[number]
+        threshold = passes.thresholds[number] / weighted_gaussian.NORM
+        name = f", pass {number + 1}" if num_passes > 1 else ""
+        rows.append(row(f"noise multiplier{name}", multiplier, "over a client's norm"))
+        rows.append(row(f"threshold{name}", threshold, "noisy weight of a word"))
+    proof = "both directions; docs/set_union_privacy.md"
+    for adjacency in (Adjacency.EMPTIED, Adjacency.REPLACE_CLIENT):
+        is_replaced = adjacency is Adjacency.REPLACE_CLIENT
+        found = passes.epsilon(delta, replaced=is_replaced).epsilon
+        basis = f"{adjacency.value}, {proof}"
+        rows.append(row(f"epsilon at delta = {delta:.4g}", found, basis))
+    return rows
+
+
 def _reports(name: str, local_epsilon: float, domain_size: int | None) -> Reports:
     return Reports(
         randomizer=shuffling.Randomizer(name),
@@ -225,12 +274,15 @@ ANSWERS: dict[str, Callable[..., Rows]] = {
     "shuffle": shuffle,
     "triehh": triehh_answers.triehh,
     "ldp_triehh": triehh_answers.ldp_triehh,
+    "set_union": set_union,
     "statistics": statistics,
     "k_anonymity": k_anonymity,
     "cohort_size": cohort_size,
 }
 
 # Beginning of the quantity that --vary shows, where it is not the answer's first.
-QUANTITIES = {"triehh": "holders", "ldp_triehh": "holders", "statistics": "holders"}
+QUANTITIES = dict.fromkeys(
+    ("triehh", "ldp_triehh", "set_union", "statistics"), "holders"
+)
 # Beginnings of those that a table over one argument has beside it.
 BESIDE = {"ldp_triehh": ("central epsilon", "delta")}

@@ -157,7 +157,10 @@ WordLength = Annotated[
     "no word has as many",
 ]
 ContributionBound = Annotated[
-    int, "B, reports of a client; 60 if not set.", "[1, 1e6]", "nobody holds more items"
+    int,
+    "B, reports of a client, 60 if not set; of set union its words in a pass, 100.",
+    "[1, 1e6]",
+    "nobody holds more items",
 ]
 MaxDepth = Annotated[
     int,
@@ -167,9 +170,15 @@ MaxDepth = Annotated[
 ]
 NumPasses = Annotated[
     int,
-    "Passes of LDP TrieHH; 1 if not set.",
+    "Passes of LDP TrieHH or set union; 1 if not set.",
     "[1, 1000]",
-    "every pass takes clients of its own for every level",
+    "every pass takes clients of its own for every level, or a part of the budget",
+]
+PassGrowth = Annotated[
+    float,
+    "Share of a pass of set union in the budget, over the last one's; 3 if not set.",
+    "[0.01, 100]",
+    "else a pass would have next to no budget",
 ]
 MinStandardErrors = Annotated[
     float,

@@ -211,12 +211,11 @@ class SetUnionOptionsTest(parameterized.TestCase):
         table = options.what_is_found(10_000)
         self.assertLen({row["setting"] for row in table}, 3)
         text = set_union_options.sentences(table)
-        self.assertRegex(text, r"with probability 0.9 if \d+ clients .* 50 words each")
-        told = set_union_options.advice(table, 1, is_all=False)
+        self.assertRegex(text, r"with probability 0.9 if \d+ clients .* 100 words each")
+        told = set_union_options.advice(table, 3, is_all=False)
         self.assertRegex(told, "--num_passes=3, at .* with --epsilon=2")
-        self.assertNotIn(
-            "--num_passes", set_union_options.advice(table, 3, is_all=False)
-        )
+        told = set_union_options.advice(table, None, is_all=False)
+        self.assertNotIn("--num_passes", told)
 
 
 if __name__ == "__main__":
