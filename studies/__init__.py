@@ -17,6 +17,7 @@ MODULES = {
     "oov_figure1": "studies.sun_2024.case_study",
     "oov_production": "studies.sun_2024.case_study",
     "oov_real_text": "studies.sun_2024.real_text",
+    "sun_volume": "studies.sun_2024.volume",
     "training_blogs": "studies.xu_2023.mechanisms",
     "xu_figure4": "studies.xu_2023.figure4",
     "xu_guarantee": "studies.xu_2023.guarantee",

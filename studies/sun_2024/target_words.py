@@ -20,6 +20,9 @@ from federated_hh.options import checks
 if TYPE_CHECKING:  # imports NumPy
     from federated_hh.populations.columns import client_words
 
+# Frequencies, which have three digits, are counts of so many words.
+_TYPED = 10**12
+
 
 def words_by_frequency() -> list[tuple[str, float]]:
     """Returns English words with frequencies, the most frequent first."""
@@ -133,6 +136,30 @@ def known_words_file(
     name = f"english_words_but_{target_share:g}_of_{size}.txt"
     path = pathlib.Path(directory) / name
     return _made_once(path, lambda: known_words(target_share, vocabulary_size))
+
+
+def target_words_file(
+    directory: str | os.PathLike[str], target_share: float, vocabulary_size: int
+) -> str:
+    """Returns the path of the target words with their frequencies, made on first use.
+
+    Args:
+        directory: Directory of the file.
+        target_share: See `known_words`.
+        vocabulary_size: See `known_words`.
+    """
+    name = f"english_targets_{target_share:g}_of_{vocabulary_size}.txt"
+
+    def lines() -> list[str]:
+        known = set(known_words(target_share, vocabulary_size))
+        words = words_by_frequency()[:vocabulary_size]
+        return [
+            f"{word}\t{round(frequency * _TYPED)}"
+            for word, frequency in words
+            if word not in known
+        ]
+
+    return _made_once(pathlib.Path(directory) / name, lines)
 
 
 def _made_once(path: pathlib.Path, words_of: Callable[[], list[str]]) -> str:
