@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from federated_hh.heavy_hitters import evaluation
-from federated_hh.populations.columns import client_words
+from federated_hh.populations.columns import generated_words
 from federated_hh.reports import default_page
 from federated_hh.rounds import algorithm as algorithm_lib
 from federated_hh.rounds import experiment
@@ -44,9 +44,10 @@ def _scores(
     results: Mapping[str, Sequence[pd.DataFrame]],
 ) -> dict[str, pd.DataFrame]:
     """Returns the scores of the words of each repeat, if there are words."""
-    clients = getattr(algorithm, "clients", None)
+    clients: Any = getattr(algorithm, "clients", None)
     tables = results.get("heavy_hitters", ())
-    is_of_words = isinstance(clients, client_words.ClientWords) and len(tables) > 0
-    if not is_of_words or any("word" not in table for table in tables):
+    if not isinstance(clients, generated_words.Words) or not tables:
+        return {}
+    if any("word" not in table for table in tables):
         return {}
     return evaluation.tables_of_words(clients, [list(t["word"]) for t in tables])

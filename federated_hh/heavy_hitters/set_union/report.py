@@ -106,7 +106,9 @@ def write(
         _found(words, results),
         advice=evaluation.alphabet_advice(algorithm.population)
         or set_union_options.advice(
-            findable, algorithm.max_rounds + 1 if more_passes else None, is_all=is_all
+            findable,
+            len(algorithm.plan.mechanism.thresholds) + 1 if more_passes else None,
+            is_all=is_all,
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
@@ -129,7 +131,7 @@ def write(
         "The truth is the number of clients that hold a word. Precision, recall and F1 "
         "as in Zhu et al. 2020; `at k`: of the first K found words, by pass and noisy "
         "weight. Bands and `low`, `high`: 95% intervals over the repeats."
-        + evaluation.left_out_text(algorithm.population)
+        + evaluation.truth_text(algorithm.population)
     )
     shown = results.scores[results.scores["k"].isin(_KS_SHOWN)][_SCORES_SHOWN]
     scores.table("scores.csv", results.scores, "Means over the repeats", shown=shown)
