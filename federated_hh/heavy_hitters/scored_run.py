@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from federated_hh.heavy_hitters import evaluation
-from federated_hh.populations.columns import generated_words
+from federated_hh.populations.columns import client_words, generated_words
 from federated_hh.reports import default_page
 from federated_hh.rounds import algorithm as algorithm_lib
 from federated_hh.rounds import experiment
@@ -46,7 +46,8 @@ def _scores(
     """Returns the scores of the words of each repeat, if there are words."""
     clients: Any = getattr(algorithm, "clients", None)
     tables = results.get("heavy_hitters", ())
-    if not isinstance(clients, generated_words.Words) or not tables:
+    kinds = (client_words.ClientWords, generated_words.GeneratedWords)
+    if not isinstance(clients, kinds) or not tables:
         return {}
     if any("word" not in table for table in tables):
         return {}
