@@ -161,13 +161,13 @@ class RunDirectory:
         if (path / run_record.RUN_FILE).exists():
             run = run_record.read(path)
             hint = (
-                "it is complete"
+                "it is complete, so choose"
                 if run["status"] == "complete"
-                else "continue it with --resume"
+                else "continue it with --resume, or choose"
             )
             raise RunDirectoryError(
                 f"--output_dir={path} holds a run of {run['program']} of "
-                f"{run['started']}; {hint}, or choose another directory"
+                f"{run['started']}; {hint} another directory"
             )
         # Files of a run that was killed before its record was complete.
         left = (f".{run_record.RUN_FILE}.", _SIMULATOR_DIR, _SECRET_DIR)
