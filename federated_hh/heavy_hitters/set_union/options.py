@@ -57,7 +57,12 @@ class SetUnionOptions:
         most=100,
         why="else a pass would have next to no budget",
     )
-    num_repeats: int = option_of(TrieHHOptions, "num_repeats")
+    num_repeats: int = option_of(
+        TrieHHOptions,
+        "num_repeats",
+        help="Number of repeats, each with its own draws and noise. The privacy "
+        "statement covers one repeat and all together.",
+    )
     max_k: int = option_of(TrieHHOptions, "max_k", 10_000)
 
     def __post_init__(self):

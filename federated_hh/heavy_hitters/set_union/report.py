@@ -36,7 +36,7 @@ class Results:
         scores: See `evaluation.scores_at_k` and `mean_and_interval`.
         discovery: A row for each of the most frequent words: word, true_count,
             true_rank, discovery_rate.
-        coverage: Of each repeat, the share of all typed words that was found.
+        coverage: Found share of all typed words, a number for each repeat.
     """
 
     heavy_hitters: pd.DataFrame

@@ -48,7 +48,7 @@ class OptionsTest(parameterized.TestCase):
     @parameterized.parameters(
         ("format", "xml", "has to be one of auto, csv"),
         ("csv_header", "yes", "has to be one of auto, present, absent"),
-        ("out_of_alphabet", "keep", "has to be one of drop, refuse"),
+        ("out_of_alphabet", "leave", "has to be one of drop, refuse, keep"),
         ("empty_clients", "maybe", "has to be one of drop, keep"),
         ("max_bad_rows", -1, "=-1: has to be a"),
         ("num_clients", 0, r"=0: has to be an integer in \[1, 2147483647\]"),

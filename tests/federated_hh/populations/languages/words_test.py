@@ -232,6 +232,9 @@ class FilesTest(parameterized.TestCase):
         self.assertEqual(prepared.metadata["dropped_words"]["out_of_alphabet"], 1)
         with self.assertRaisesRegex(ValueError, r"'é' \("):
             self._prepared("a/b é/f", out_of_alphabet="refuse")
+        prepared = self._prepared("a/b é/f", out_of_alphabet="keep")
+        self.assertEqual(dict(prepared.client(0)), dict.fromkeys("abéf", 1))
+        self.assertEqual(prepared.metadata["dropped_words"]["out_of_alphabet"], 0)
 
     @parameterized.parameters("我爱北京天安门", "今日は天気がいいですね", "สวัสดีครับผมชื่อ")
     def test_text_without_blanks_is_refused(self, text):
