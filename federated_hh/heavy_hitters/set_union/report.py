@@ -17,6 +17,7 @@ from federated_hh.reports import page, plots
 from federated_hh.run_directory import directory as run_directory
 
 _LEAST_LISTED = 1000  # words in discovery_rate.csv
+_LEAST_K = 300
 _NUM_SHOWN = 1000  # words in the report
 # Of the last pass's weight. Twice the passes cost a factor of about 1.2 in noise, and
 # a client that leaves out half of its weight has 1.4 times as much for other words.
@@ -50,7 +51,13 @@ def evaluate(
     states: Sequence[set_union.SetUnionState],
     max_k: int,
 ) -> Results:
-    """Scores the words that each repeat released, for K from 1 to max_k."""
+    """Scores the words that each repeat released.
+
+    Args:
+        algorithm: Algorithm that was run.
+        states: Final state of each repeat.
+        max_k: The most values of K; at most twice the words found, or 300.
+    """
     population = algorithm.population
     totals = coverage.WordTotals.of(population)
     truth = evaluation.GroundTruth.of_counts(totals.holders.astype(np.float64))
@@ -63,8 +70,10 @@ def evaluate(
         table["true_count"] = totals.holders[state.words]
         table["true_rank"] = ranks[state.words]
         tables.append(table)
-    scores = [evaluation.scores_at_k(ids, truth, range(1, max_k + 1)) for ids in found]
-    listed = max(_LEAST_LISTED, *(2 * len(ids) for ids in found))
+    twice = 2 * max(map(len, found))
+    ks = range(1, min(max_k, max(_LEAST_K, twice)) + 1)
+    scores = [evaluation.scores_at_k(ids, truth, ks) for ids in found]
+    listed = max(_LEAST_LISTED, twice)
     discovery = evaluation.discovery_rates(found, truth, listed)
     words = [population.word(i) for i in discovery.pop("word_id")]
     discovery.insert(0, "word", words)
@@ -99,17 +108,14 @@ def write(
     metrics, words = directory.metrics(), results.heavy_hitters
     first = words[words["repeat"] == 0]
     report = page.Page(directory, "Set union")
-    # With a large part of their weight left to other words, another pass finds more.
-    more_passes = metrics["released_share"].iloc[-1] >= _WORTH_A_PASS
+    better_passes = None
+    if metrics["released_share"].iloc[-1] >= _WORTH_A_PASS:
+        better_passes = len(algorithm.plan.mechanism.thresholds) + 1
     is_all = bool((results.discovery["discovery_rate"] == 1).all())
     report.summary(
         _found(words, results),
         advice=evaluation.alphabet_advice(algorithm.population)
-        or set_union_options.advice(
-            findable,
-            len(algorithm.plan.mechanism.thresholds) + 1 if more_passes else None,
-            is_all=is_all,
-        ),
+        or set_union_options.advice(findable, better_passes, is_all=is_all),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     released = words[["repeat", "pass", "word", "weight"]]
