@@ -171,15 +171,15 @@ class WeightedGaussian:
                 "that words of one client alone are released"
             )
         rho = rounding.upwards(num_runs * self.rho * (2 if replaced else 1))
-        drawn = drawn_noise.of_gaussian(
-            lambda part: conversions.zcdp_to_epsilon(rho, part),
+        missed = -math.log1p(-beyond) * (1 + 4 * _UNIT)
+        return drawn_noise.of_gaussian(
+            lambda part: (
+                (conversions.zcdp_to_epsilon(rho, part) + missed) * (1 + _UNIT)
+            ),
             left,
             num_runs * self.num_passes,
             beyond,
         )
-        missed = -math.log1p(-beyond) * (1 + 4 * _UNIT)
-        epsilon = (drawn.epsilon + missed) * (1 + _UNIT)
-        return dataclasses.replace(drawn, epsilon=epsilon)
 
 
 _UNIT = 4 * rounding.UNIT

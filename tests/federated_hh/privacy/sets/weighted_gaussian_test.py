@@ -184,6 +184,41 @@ class WeightedGaussianTest(parameterized.TestCase):
             largest = max(largest, (forward + 1 - missed) / delta)
         self.assertGreater(largest, 0.8)
 
+    def test_an_exchange_of_words_costs_twice_the_zcdp(self):
+        # Two words that many others send, so that both are always released; the client
+        # has one on D and the other on D'. All noisy weights are enumerated.
+        self.small()
+        for multiplier, delta in ((1.0, 1e-2), (0.5, 1e-4), (2.0, 1e-3)):
+            threshold = weighted_gaussian.least_threshold(
+                1e-9, multiplier * _NORM, _WORDS
+            )
+            passes = weighted_gaussian.WeightedGaussian(
+                _WORDS, (multiplier,), (threshold,)
+            )
+            power = math.exp(passes.epsilon(delta, replaced=True).epsilon)
+            _, law = _noise_law(multiplier * _NORM)
+            more, fewer = np.pad(law, (_NORM, 0)), np.pad(law, (0, _NORM))
+            with_first = np.outer(more, fewer)
+            exact = np.maximum(with_first - power * with_first.T, 0).sum()
+            self.assertBetween(exact, 0.3 * delta, delta)
+
+    def test_crossing_is_that_of_the_exact_law(self):
+        self.small()
+        for stddev, most in ((8.0, 1), (16.0, 3), (30.0, 3)):
+            values, law = _noise_law(stddev)
+
+            def exact(least, most=most, values=values, law=law):
+                return max(
+                    1 - (1 - law[values >= least - math.isqrt(256 // t)].sum()) ** t
+                    for t in range(1, most + 1)
+                )
+
+            for threshold in (20, 60, 90):
+                bound = weighted_gaussian.crossing(threshold, stddev, most)
+                # Less than that of a threshold one lower.
+                highest = exact(threshold - 1) * (1 + 1e-9) + 1e-15
+                self.assertBetween(bound, exact(threshold), highest)
+
     @parameterized.parameters(0.3, 1.0, 20.0)
     def test_the_tail_bounds_the_exact_law_closely(self, stddev):
         values, law = _noise_law(stddev)
@@ -264,8 +299,9 @@ class WeightedGaussianTest(parameterized.TestCase):
             with self.assertRaisesRegex(ValueError, message):
                 weighted_gaussian.solve(epsilon, delta, 5, [1])
         found = weighted_gaussian.solve(1, 1e-6, 5, [1])
-        with self.assertRaisesRegex(ValueError, "delta is 1e-08; it has to be above"):
-            found.epsilon(1e-8)
+        for delta, runs in ((1e-8, 1), (1.5 * found.crossing, 2)):
+            with self.assertRaisesRegex(ValueError, "delta is .*; it has to be above"):
+                found.epsilon(delta, runs)
 
 
 def _normal(value, stddev):
