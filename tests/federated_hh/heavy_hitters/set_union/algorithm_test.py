@@ -164,6 +164,17 @@ class SetUnionTest(parameterized.TestCase):
         )
         self.assertTrue((release.value.weights != other.value.weights).any())
 
+    def test_each_pass_has_its_own_noise_and_threshold(self):
+        mechanism = sets_plan.NoisyWeights((2.0, 0.5), (2**40, 2**20))
+        total = np.full(5_000, 2**30)
+        state, stream = mechanism.initialize(), streams.Stream(9, history=b"h" * 32)
+        first = mechanism.release(total, state, {}, stream)
+        self.assertEmpty(first.value.words)
+        second = mechanism.release(total, first.state, {}, stream)
+        self.assertLen(second.value.words, 5_000)
+        noise = (second.value.weights - 2**30) / (0.5 * weighted_gaussian.NORM)
+        self.assertGreater(stats.kstest(noise, "norm").pvalue, _FALSE_ALARM)
+
     def test_nobody_who_sends_anything_releases_nothing(self):
         passes = self.passes()
         mechanism = sets_plan.NoisyWeights(passes.noise_multipliers, passes.thresholds)
