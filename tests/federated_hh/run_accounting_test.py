@@ -117,6 +117,27 @@ class AnswersTest(parameterized.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--cohort_size=6.5e0: has to be a whole number", done.stderr)
 
+    @parameterized.parameters(1, 2)
+    def test_set_union_is_planned_as_it_runs(self, num_passes):
+        from federated_hh.heavy_hitters.set_union import options
+
+        given = {"epsilon": 1.0, "num_passes": num_passes}
+        found = _answer("set_union", population=100_000, **given)
+        run = options.SetUnionOptions(**given)
+        passes = run.passes_for(100_000)
+        numbers = [name for name in found if name.startswith("noise multiplier")]
+        self.assertEqual([found[n][0] for n in numbers], [*passes.noise_multipliers])
+        holders = [
+            row["holders"]
+            for row in run.what_is_found(100_000)
+            if row["setting"] == "as given" and row["probability"] == 0.9
+        ]
+        asked = [v[0] for name, v in found.items() if name.startswith("holders")]
+        self.assertEqual(asked, holders[::-1])
+        emptied, replaced = found["epsilon at delta = 1e-10"]
+        self.assertBetween(emptied, 0.9999, 1)
+        self.assertBetween(replaced, 1.4, 2)
+
     def test_holders_of_ldp_triehh(self):
         given = ("--mechanism=ldp_triehh", "--population=4727", "--local_epsilon=10")
         sizes = ("--max_depth=12", "--kept_prefixes=300", "--alphabet_size=28")
