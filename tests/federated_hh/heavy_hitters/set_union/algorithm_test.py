@@ -175,6 +175,19 @@ class SetUnionTest(parameterized.TestCase):
         noise = (second.value.weights - 2**30) / (0.5 * weighted_gaussian.NORM)
         self.assertGreater(stats.kstest(noise, "norm").pvalue, _FALSE_ALARM)
 
+    def test_a_sum_at_the_threshold_is_released(self):
+        total, stream = np.full(50, 2**30), streams.Stream(9, history=b"h" * 32)
+        every = sets_plan.NoisyWeights((2.0,), (1,))
+        weights = every.release(total, every.initialize(), {}, stream).value.weights
+        highest = sets_plan.NoisyWeights((2.0,), (int(weights.max()),))
+        again = highest.release(total, highest.initialize(), {}, stream).value
+        np.testing.assert_array_equal(again.words, [weights.argmax()])
+
+    def test_sums_without_room_are_refused(self):
+        passes = weighted_gaussian.WeightedGaussian(5, (2.0**31,), (2**60,))
+        with self.assertRaisesRegex(ValueError, "could exceed 53 bits"):
+            sets_plan.plan_of(samplers.Everybody(10), passes)
+
     def test_nobody_who_sends_anything_releases_nothing(self):
         passes = self.passes()
         mechanism = sets_plan.NoisyWeights(passes.noise_multipliers, passes.thresholds)
