@@ -136,6 +136,8 @@ class SetUnionTest(parameterized.TestCase):
             self.assertTrue((step.released.weights >= threshold).all())
         table = algorithm.results(done[-1].progress.state)["heavy_hitters"]
         self.assertContainsSubset(_SHARED, table["word"].tolist())
+        order = table.sort_values(["pass", "weight"], ascending=[True, False])
+        self.assertEqual(table["word"].tolist(), order["word"].tolist())
         self.assertEqual(len(table), len(seen))
         self.assertIsNone(algorithm.next_query(done[-1].progress.state))
 
