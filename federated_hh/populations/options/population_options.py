@@ -75,11 +75,10 @@ class PopulationOptions(file_options.FileOptions, words.WordOptions):
     source: str = option(
         SYNTHETIC,
         "Source of the clients' words: 'synthetic' (English words at their real "
-        "frequencies), 'generated' (the same, but drawn when clients are asked, with "
-        "nothing on disk, for 10^8 clients; programs that find words only), or files: "
-        "CSV, TSV, JSON lines, Parquet, word counts, TFF's SQLite; text files also as "
-        ".gz, .xz or .zst. A path, a pattern such as 'posts-*.jsonl.xz' (in quotes), a "
-        "directory, or several with commas between.",
+        "frequencies), 'generated' (the same with nothing on disk, to find words), or "
+        "files: CSV, TSV, JSON lines, Parquet, word counts, TFF's SQLite; text files "
+        "also as .gz, .xz or .zst. A path, a pattern such as 'posts-*.jsonl.xz' (in "
+        "quotes), a directory, or several with commas between.",
         flag="population",
     )
     _: dataclasses.KW_ONLY
