@@ -60,10 +60,13 @@ class WordTotals:
         return cls(totals[0], totals[1], index)
 
     def places(self, words: Iterable[str]) -> np.ndarray:
-        """Returns each word's place: int64, -1 for a word that nobody has."""
+        """Returns each word's place: int64, -1 for a word that nobody has.
+
+        Of generated clients, that is one that less than one client has on average.
+        """
         places = np.array([self.index.get(word, -1) for word in words], np.int64)
         # The word table may hold words that no client has.
-        absent = (places < 0) | (np.append(self.holders, 0)[places] == 0)
+        absent = (places < 0) | (np.append(self.holders, 0)[places] < 1)
         return np.where(absent, -1, places)
 
     def coverage(self, words: Iterable[str]) -> float:

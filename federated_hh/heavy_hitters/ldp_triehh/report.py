@@ -135,7 +135,7 @@ def _held(results: Results, summary: RunSummary) -> detection.HeldWords:
     """Returns the clients' words, and those that the first repeat released."""
     population, released = summary.algorithm.population, _released(results)
     holders = coverage_lib.WordTotals.of(population).holders
-    order = np.argsort(-holders, kind="stable")[: np.count_nonzero(holders)]
+    order = np.argsort(-holders, kind="stable")[: np.count_nonzero(holders >= 1)]
     words = [population.word(i) for i in order]
     return detection.HeldWords(
         words,

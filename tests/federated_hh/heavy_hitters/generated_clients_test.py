@@ -460,6 +460,11 @@ class TruthTest(GeneratedTestCase):
         self.assertEqual(totals.coverage(["w0000", "none"]), totals.coverage(["w0000"]))
         self.assertAlmostEqual(totals.coverage(["w0000"]), _ZIPF[0], places=4)
 
+    def test_a_word_that_hardly_anybody_has_is_not_real(self):
+        law = self.law(np.append(_ZIPF, 1e-9), {10: 1.0})
+        places = coverage.WordTotals.of(law).places(["w0089", "w0090", "none"])
+        self.assertEqual(places.tolist(), [89, -1, -1])
+
     def test_counting_task(self):
         law = self.law(_ZIPF, {10: 0.5, 200: 0.5})
         counted = np.arange(90) > 0
