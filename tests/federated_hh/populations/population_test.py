@@ -394,6 +394,20 @@ class GeneratedTest(parameterized.TestCase):
             close = law.metadata["dropped_words"][reason]
             self.assertLess(abs(number - close), 6 * close**0.5 + 0.03 * close + 9)
 
+    def test_power_of_frequencies(self):
+        path = pathlib.Path(self.cache) / "list.txt"
+        path.write_text("moon\t2\nsea\t1\nsun\t4\n#\t3\n")
+        law = population.prepare_words(
+            dataclasses.replace(
+                self.options, common_words=str(path), frequency_power=2.0
+            ),
+            self.cache,
+        )
+        assert isinstance(law, generated_words.GeneratedWords)
+        self.assertEqual(law.words.to_pylist(), ["moon", "sea", "sun"])
+        # A word typed is kept as often as the list has it.
+        np.testing.assert_allclose(law.chances, 0.7 * np.array([4, 1, 16]) / 21)
+
     def test_only_the_law_is_on_disk(self):
         law = population.prepare_words(self.options, self.cache)
         many = dataclasses.replace(self.options, num_clients=10**8)
