@@ -28,7 +28,7 @@ from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh import parameters as parameters_lib
 from federated_hh.heavy_hitters.ldp_triehh import results
 from federated_hh.populations.columns import generated_words
-from federated_hh.randomness import noise_keys
+from federated_hh.randomness import identities, noise_keys
 from federated_hh.rounds import steps
 
 # Candidates of nearly equal mass are one bin.
@@ -43,7 +43,7 @@ _MOST_RATE = 700.0
 
 @dataclasses.dataclass(frozen=True)
 class Habits:
-    """How clients repeat their own words: a Pitman-Yor process.
+    """Repetition of a client's own words: a Pitman-Yor process.
 
     Attributes:
         discount: Its discount, in [0, 1).
@@ -85,7 +85,7 @@ class Volumes:
     Attributes:
         means: Mean number of words of a client of each class: float64 [classes].
         shares: Share of the clients in each: float64 [classes], with the sum 1.
-        habits: How all of them repeat their words; None for independent draws.
+        habits: Habits of all clients; None for independent draws.
     """
 
     means: np.ndarray
@@ -246,6 +246,7 @@ def _counts(rates: np.ndarray, repeats: np.ndarray, most: int) -> np.ndarray:
     return found
 
 
+@identities.identity("studies.sun_2024.MeanField")
 class MeanField(ldp_triehh.LdpTrieHH):
     """Algorithm 2 whose clients' items are drawn from their mean-field law."""
 
@@ -262,7 +263,7 @@ class MeanField(ldp_triehh.LdpTrieHH):
             population: The law of words and of volumes.
             parameters: See base class.
             alphabet: See base class.
-            habits: How clients repeat their words; None for independent draws.
+            habits: Habits of all clients; None for independent draws.
         """
         super().__init__(population, parameters, alphabet)
         self._masses = masses_of(population)

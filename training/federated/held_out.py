@@ -60,7 +60,7 @@ class Clients:
             num_clients: The number of clients of the population.
             num_held_out: Number of held-out clients, at least 1 and fewer than all.
             seed: The run's seed.
-            noun: What they are, for the error.
+            noun: Name of the clients in the error.
         """
         if not 1 <= num_held_out < num_clients:
             raise ValueError(

@@ -78,7 +78,7 @@ def write(
         may_know_held_out: Whether the model that training began with may have learned
             from any of the run's clients.
         custom_model: The model's function as `module:function`; None for the default.
-        about: What the guarantee means for people, where clients are simulated.
+        about: Meaning of the guarantee for people, where clients are simulated.
         begins: See `next_command`.
 
     Returns:

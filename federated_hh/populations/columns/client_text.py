@@ -176,7 +176,7 @@ class ClientText(raw_columns.ColumnStore):
 
     @property
     def about(self) -> str:
-        """What a guarantee means for the people, if they are not the clients."""
+        """A guarantee's meaning for the people, if they are not the clients."""
         return ""
 
     def share_of(self, token: int) -> float:

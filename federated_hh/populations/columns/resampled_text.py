@@ -139,7 +139,7 @@ class ResampledText(client_text.ClientText):
 
     @property
     def about(self) -> str:
-        """What a guarantee means for the people, in words."""
+        """Meaning of a guarantee for the people, in words."""
         people = self._people.num_clients
         times = np.bincount(self.person_of, minlength=people)
         return (

@@ -49,7 +49,7 @@ def _fewer(chances, without, bound):
     Args:
         chances: float64 [events, ...], independent.
         without: The event that is left out.
-        bound: At least 1.
+        bound: The most events that are taken, at least 1.
     """
     law = np.zeros((bound, *chances.shape[1:]))
     law[0] = 1
@@ -132,7 +132,7 @@ class GeneratedTestCase(parameterized.TestCase):
         """Compares counts of yes-or-no answers with probabilities.
 
         Args:
-            counts: How many of `size` clients have each.
+            counts: Number of `size` clients that have each.
             expected: Its probability, or its share of `other_size` clients.
             size: Number of clients.
             other_size: Number of other clients.
