@@ -11,7 +11,6 @@ import collections.abc
 import dataclasses
 import enum
 import hashlib
-import io
 import json
 import os
 import pathlib
@@ -23,7 +22,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from federated_hh.files import json_files
+from federated_hh.files import array_files, json_files
 from federated_hh.randomness import identities
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
@@ -168,7 +167,7 @@ def write(folder: run_files.RunFiles, name: str, value: Any) -> dict[str, str]:
     return {"file": name, "sha256": hashed.sha256.hexdigest()}
 
 
-class _HashedFile(io.RawIOBase):
+class _HashedFile(array_files.Sink):
     """A file that is written sequentially and hashed on the way.
 
     Attributes:
@@ -176,18 +175,13 @@ class _HashedFile(io.RawIOBase):
     """
 
     def __init__(self, file: BinaryIO):
-        super().__init__()
+        super().__init__(file)
         self.sha256 = hashlib.sha256()
-        self._file = file
-
-    def writable(self) -> bool:
-        """Returns True: it can be written."""
-        return True
 
     def write(self, contents) -> int:
-        """Writes contents, all of them."""
+        """Writes contents, all of them; see base class."""
         self.sha256.update(contents)
-        return self._file.write(contents)
+        return super().write(contents)
 
 
 def read(

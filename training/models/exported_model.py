@@ -100,6 +100,7 @@ def export(
         words: Options of the words that it was trained with.
 
     Raises:
+        OSError: If it cannot be written, as on a full disk.
         ValueError: If the vocabulary is not of the model's size.
     """
     if vocabulary.num_tokens != model.num_tokens:
@@ -109,9 +110,16 @@ def export(
         )
     changed = {name: getattr(words, name) for name in words.changed()}
     module = _Module(model, weights, vocabulary.fingerprint, sequence_length, changed)
-    tf.saved_model.save(
-        module, str(path), signatures={"serving_default": module.logits}
-    )
+    try:
+        tf.saved_model.save(
+            module, str(path), signatures={"serving_default": module.logits}
+        )
+    except tf.errors.OpError as error:
+        # Its message names a file in the model, and then the reason.
+        reason = error.message.rpartition("; ")[2]
+        raise OSError(
+            f"{path} cannot be written: {reason}. Fix this and continue with --resume"
+        ) from error
     _make_repeatable(pathlib.Path(path))
     (pathlib.Path(path) / model_vocabularies.VOCABULARY_FILE).write_text(
         vocabulary.to_text(), encoding="utf-8"

@@ -4,6 +4,7 @@ A limit on the size of files fails a write as a full disk does, in the real code
 """
 
 import contextlib
+import gc
 import os
 import pathlib
 import resource
@@ -11,8 +12,9 @@ from unittest import mock
 
 import numpy as np
 from absl.testing import absltest
+from test import support
 
-from federated_hh.files import verified_files
+from federated_hh.files import array_files, verified_files
 from federated_hh.populations import population
 from federated_hh.populations.columns import (
     canonical_rows,
@@ -23,6 +25,8 @@ from federated_hh.populations.columns import (
     raw_columns,
 )
 from federated_hh.populations.readers import grouping, sentences
+from federated_hh.rounds import checkpoints
+from federated_hh.run_directory import files as run_files
 from studies import data_parts
 
 _LIMIT = 4096
@@ -52,6 +56,20 @@ class FullDiskTest(absltest.TestCase):
         ):
             yield
         self.assertIn(str(path), str(e.exception))
+
+    def test_arrays_say_nothing_further_when_they_are_collected(self):
+        folder = run_files.RunFiles(self.parent)
+        arrays = {"a": np.ones(_MANY), "b": np.ones(_MANY)}
+        with support.catch_unraisable_exception() as ignored:
+            with self._error_names(self.parent / "arrays.npz"):
+                array_files.write(self.parent / "arrays.npz", arrays)
+            with self._error_names(
+                self.parent / "state.npz", run_files.RunDirectoryError
+            ):
+                checkpoints.write(folder, "state.npz", arrays)
+            gc.collect()
+            self.assertIsNone(ignored.unraisable)
+        self.assertEmpty(list(self.parent.iterdir()))
 
     def test_raw_column(self):
         dtype = np.dtype("<i4")

@@ -7,6 +7,7 @@ import importlib
 import json
 import os
 import pathlib
+import resource
 import shutil
 import sys
 import tempfile
@@ -42,6 +43,15 @@ class ExportedModelTest(absltest.TestCase):
 
     def _export(self):
         exported_model.export(self.model, self.weights, self.words, _LENGTH, self.path)
+
+    def test_a_full_disk_is_told_with_the_models_folder(self):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+        try:
+            with self.assertRaisesRegex(OSError, f"{self.path} cannot be.* too large"):
+                self._export()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     def _of_graph(self, tokens):
         """Returns the logits of the graph that is exported for deployment."""
