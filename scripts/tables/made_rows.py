@@ -161,6 +161,53 @@ def oov_table1() -> Iterator[Found]:
         yield {**row, "name": row["setting"].replace(",", " sampler,", 1)}
 
 
+def _sun_volume() -> dict[tuple[Any, ...], Found]:
+    """Returns rows of sun_volume by topic, words, habits and name."""
+    every = list(rows("sun_volume/coverage"))
+    (power,) = {row["power"] for row in every if row["topic"] == "simulated"}
+    return {
+        (row["topic"], row["words"], row["habits"], row["row"]): row
+        for row in every
+        if row["power"] == power
+    }
+
+
+def sun_volume() -> Iterator[Found]:
+    """Yields the rows of Table 1 of Sun et al. 2024, predicted and simulated."""
+    found = _sun_volume()
+    for (topic, words, habits, name), row in found.items():
+        if topic == "simulated":
+            predicted = found["grid", words, habits, name]["coverage"]
+            yield {**row, "predicted": predicted}
+
+
+def sun_volume_gap() -> Iterator[Found]:
+    """Yields the coverage of both samplers by words and habits."""
+    found = _sun_volume()
+    for words in sorted({row["words"] for row in found.values()}):
+        cells = {
+            habits: " / ".join(
+                f"{found[topic, words, habits, f'{sampler}, one pass']['coverage']:.1%}"
+                for sampler in ("greedy", "random")
+            )
+            for topic, habits in (
+                ("grid", "independent"),
+                ("habits", "some"),
+                ("habits", "bloggers'"),
+            )
+        }
+        yield {"words": words, **cells, "bloggers": cells["bloggers'"]}
+
+
+def sun_volume_epsilon() -> Iterator[Found]:
+    """Yields the coverage of both samplers by epsilon."""
+    found = [row for (topic, *_), row in _sun_volume().items() if topic == "epsilon"]
+    for greedy, random in zip(found[::2], found[1::2], strict=True):
+        epsilon = greedy["row"].rpartition(" ")[2].replace("inf", "infinite")
+        gain = random["coverage"] - greedy["coverage"]
+        yield {**greedy, "name": epsilon, "random": random["coverage"], "gain": gain}
+
+
 def oov_figure1() -> Iterator[Found]:
     """Yields the settings of Figure 1 of Sun et al. 2024."""
     for row in joined(
@@ -396,6 +443,7 @@ MAKERS: dict[str, Callable[[], Iterable[Found]]] = {
     for made in (
         *(randomizers, client_training, masked_graphs, scale),
         *(triehh_parameters, zhu_table2, oov_table1, oov_figure1),
+        *(sun_volume, sun_volume_gap, sun_volume_epsilon),
         *(oov_real_text, gains),
         *(minimum_cohorts, trust_models, training_demo, gboard_strategy),
         *(pretraining, training_blogs, training_blt, model_parameters),

@@ -11,6 +11,7 @@ import math
 import os
 import pathlib
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -110,6 +111,7 @@ def export(
         )
     changed = {name: getattr(words, name) for name in words.changed()}
     module = _Module(model, weights, vocabulary.fingerprint, sequence_length, changed)
+    _remove_unfinished(pathlib.Path(path))
     try:
         tf.saved_model.save(
             module, str(path), signatures={"serving_default": module.logits}
@@ -124,6 +126,13 @@ def export(
     (pathlib.Path(path) / model_vocabularies.VOCABULARY_FILE).write_text(
         vocabulary.to_text(), encoding="utf-8"
     )
+
+
+def _remove_unfinished(path: pathlib.Path) -> None:
+    """Removes what TensorFlow leaves of an export that ended in its middle."""
+    shutil.rmtree(path / "variables", ignore_errors=True)
+    for file in path.glob("*.tmp*"):
+        file.unlink()
 
 
 def _make_repeatable(path: pathlib.Path) -> None:

@@ -45,13 +45,23 @@ class ExportedModelTest(absltest.TestCase):
         exported_model.export(self.model, self.weights, self.words, _LENGTH, self.path)
 
     def test_a_full_disk_is_told_with_the_models_folder(self):
+        self._export()
+        files = {each.name for each in pathlib.Path(self.path).rglob("*")}
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-        try:
-            with self.assertRaisesRegex(OSError, f"{self.path} cannot be.* too large"):
-                self._export()
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        for limit in (1024, 30_000):  # in the weights, and in the graph
+            self.path += str(limit)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+            try:
+                with self.assertRaisesRegex(OSError, f"{self.path} cannot.* too large"):
+                    self._export()
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+            left = {each.name for each in pathlib.Path(self.path).rglob("*")}
+            self.assertNotEmpty(left - files, limit)
+            # The next export leaves nothing of it.
+            self._export()
+            again = {each.name for each in pathlib.Path(self.path).rglob("*")}
+            self.assertEqual(again, files)
 
     def _of_graph(self, tokens):
         """Returns the logits of the graph that is exported for deployment."""
