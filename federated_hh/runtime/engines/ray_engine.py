@@ -239,13 +239,19 @@ def cluster(options: engine_options.EngineOptions) -> Iterator[Any]:
             path = os.pathsep.join([_HOUSE, os.environ.get("PYTHONPATH", "")])
             environment = {"PYTHONPATH": path, "TMPDIR": str(folder)}
             stack.enter_context(_environment(environment))
-            with _quiet_start():
-                ray.init(
-                    num_cpus=options.num_workers or len(os.sched_getaffinity(0)),
-                    _node_ip_address="127.0.0.1",
-                    _temp_dir=f"{folder}/ray",
-                    **quiet,
-                )
+            try:
+                with _quiet_start():
+                    ray.init(
+                        num_cpus=options.num_workers or len(os.sched_getaffinity(0)),
+                        _node_ip_address="127.0.0.1",
+                        _temp_dir=f"{folder}/ray",
+                        **quiet,
+                    )
+            except Exception as error:  # Ray has no class of its own for a slow start
+                reason = " ".join(str(error).split())[:500]
+                raise EngineError(
+                    f"Ray did not start ({reason}){stops.advice()}"
+                ) from error
         signal.signal(signal.SIGTERM, on_terminate)  # Ray's core has taken it
         try:
             yield ray

@@ -284,6 +284,19 @@ class EndsTest(parameterized.TestCase):
         ):
             raise ray.exceptions.ObjectStoreFullError("full")
 
+    def test_a_cluster_that_does_not_start(self):
+        ray = ray_engine.import_ray(is_local=True)
+        with (
+            mock.patch.object(stops, "advice", return_value="; resume with: x"),
+            mock.patch.object(ray, "init", side_effect=Exception("node timed\nout")),
+            self.assertRaisesRegex(
+                slices.EngineError,
+                r"^Ray did not start \(node timed out\); resume with: x$",
+            ),
+            ray_engine.cluster(_options(num_workers=1)),
+        ):
+            pass
+
     def test_without_ray(self):
         engine_options.choose(engine=_options())
         self.addCleanup(engine_options.choose)
