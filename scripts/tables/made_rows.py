@@ -204,7 +204,7 @@ def sun_volume_epsilon() -> Iterator[Found]:
     found = [row for (topic, *_), row in _sun_volume().items() if topic == "epsilon"]
     for greedy, random in zip(found[::2], found[1::2], strict=True):
         epsilon = greedy["row"].rpartition(" ")[2].replace("inf", "infinite")
-        gain = random["coverage"] - greedy["coverage"]
+        gain = round(random["coverage"] - greedy["coverage"], 3) + 0.0  # not -0
         yield {**greedy, "name": epsilon, "random": random["coverage"], "gain": gain}
 
 
