@@ -1,12 +1,10 @@
 """Files of arrays that belong to an exported model: whole or absent, and checked."""
 
 import contextlib
-import io
 import os
 import pathlib
 import zipfile
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -35,39 +33,7 @@ def write(path: pathlib.Path, arrays: Mapping[str, np.ndarray]) -> None:
         OSError: If it cannot be written; it names the file.
     """
     with atomic_files.new_file(path) as file:
-        np.savez(Sink(file), **arrays)
-
-
-class Sink(io.RawIOBase):
-    """A file that is written sequentially, and no more once a write has failed.
-
-    A zip file that is not whole writes its end when it is collected, after the error
-    that ended it has been told, and its file been closed.
-    """
-
-    def __init__(self, file: BinaryIO):
-        super().__init__()
-        self._file = file
-        self._is_whole = True
-
-    def writable(self) -> bool:
-        """Returns True: it can be written."""
-        return True
-
-    def flush(self) -> None:
-        """Does nothing, also once it is closed: the file's owner flushes it."""
-
-    def write(self, contents: Any) -> int:
-        """Writes contents, all of them, and returns how many bytes these are.
-
-        Raises:
-            OSError: If they cannot be written, the first time.
-        """
-        if self._is_whole and not self._file.closed:
-            self._is_whole = False
-            self._file.write(contents)
-            self._is_whole = True
-        return memoryview(contents).nbytes
+        np.savez(atomic_files.Sink(file), **arrays)
 
 
 def find(model: str | os.PathLike[str], name: str) -> pathlib.Path | None:

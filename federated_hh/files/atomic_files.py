@@ -7,11 +7,12 @@ its holder dies, so a partial file without a lock was left by a killed process.
 
 import contextlib
 import fcntl
+import io
 import os
 import pathlib
 import shutil
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from absl import logging
 
@@ -197,3 +198,35 @@ def remove_abandoned(parent: str | os.PathLike[str]) -> list[pathlib.Path]:
             lock.unlink(missing_ok=True)
             os.close(descriptor)
     return removed
+
+
+class Sink(io.RawIOBase):
+    """A file that is written sequentially, and no more once a write has failed.
+
+    A zip file that is not whole writes its end when it is collected, after the error
+    that ended it has been told, and its file been closed.
+    """
+
+    def __init__(self, file: BinaryIO):
+        super().__init__()
+        self._file = file
+        self._is_whole = True
+
+    def writable(self) -> bool:
+        """Returns True: it can be written."""
+        return True
+
+    def flush(self) -> None:
+        """Does nothing, also once it is closed: the file's owner flushes it."""
+
+    def write(self, contents: Any) -> int:
+        """Writes contents, all of them, and returns how many bytes these are.
+
+        Raises:
+            OSError: If they cannot be written, the first time.
+        """
+        if self._is_whole and not self._file.closed:
+            self._is_whole = False
+            self._file.write(contents)
+            self._is_whole = True
+        return memoryview(contents).nbytes

@@ -7,14 +7,10 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from federated_hh.heavy_hitters import coverage, generated_clients
 from federated_hh.heavy_hitters import selection as selection_lib
 from federated_hh.populations.columns import generated_words, left_out
 
 _CLIENTS_AT_ONCE = 1 << 16
-# Of `tables_of_words`: values of K, and words with their discovery rate.
-_KS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
-_NUM_LISTED = 1000
 # Of all typed words: an alphabet that loses more loses more words than other settings.
 _MANY_LEFT_OUT = 0.05
 
@@ -48,6 +44,9 @@ class GroundTruth:
                 population.typing_clients * population.chances / population.ends[-1]
             )
             if is_by_favorites:
+                # Few runs have generated clients.
+                from federated_hh.heavy_hitters import generated_clients
+
                 counts = generated_clients.favorite_counts(population).astype(float)
         elif is_by_favorites:
             favorites = population.favorites[population.favorites >= 0]
@@ -163,45 +162,6 @@ def mean_and_interval(
         result[f"{column}_low"] = mean - half
         result[f"{column}_high"] = mean + half
     return result
-
-
-def tables_of_words(
-    population: generated_words.Words, found: Sequence[Sequence[str]]
-) -> dict[str, pd.DataFrame]:
-    """Scores the words of any algorithm, by how many clients have each.
-
-    Args:
-        population: The clients.
-        found: The distinct words that each repeat released, the best first.
-
-    Returns:
-        Tables by name. coverage: a row a repeat, with words_found, words_real and
-        coverage (see `coverage.WordTotals`). scores: see `scores_at_k` and
-        `mean_and_interval`. discovery_rate: see `discovery_rates`, with each word for
-        its number.
-    """
-    totals = coverage.WordTotals.of(population)
-    truth = GroundTruth.of_counts(totals.holders.astype(np.float64))
-    places = [totals.places(words) for words in found]
-    rows = [
-        {
-            "repeat": repeat,
-            "words_found": len(words),
-            "words_real": int(np.count_nonzero(places[repeat] >= 0)),
-            "coverage": totals.coverage(words),
-        }
-        for repeat, words in enumerate(found)
-    ]
-    ks = [k for k in _KS if k <= max(1, len(truth.order))]
-    discovery = discovery_rates(places, truth, _NUM_LISTED)
-    words = [population.word(place) for place in discovery.pop("word_id")]
-    discovery.insert(0, "word", words)
-    scores = [scores_at_k(ids, truth, ks) for ids in places]
-    return {
-        "coverage": pd.DataFrame(rows),
-        "scores": mean_and_interval(scores, "k"),
-        "discovery_rate": discovery,
-    }
 
 
 def discovery_rates(

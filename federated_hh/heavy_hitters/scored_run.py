@@ -4,13 +4,18 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from federated_hh.heavy_hitters import evaluation
+from federated_hh.heavy_hitters import coverage, evaluation
 from federated_hh.populations.columns import client_words, generated_words
 from federated_hh.reports import default_page
 from federated_hh.rounds import algorithm as algorithm_lib
 from federated_hh.rounds import experiment
+
+# Values of K, and how many words have their discovery rate listed.
+_KS = (1, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000)
+_NUM_LISTED = 1000
 
 
 def run(
@@ -51,4 +56,43 @@ def _scores(
         return {}
     if any("word" not in table for table in tables):
         return {}
-    return evaluation.tables_of_words(clients, [list(t["word"]) for t in tables])
+    return _tables(clients, [list(t["word"]) for t in tables])
+
+
+def _tables(
+    population: generated_words.Words, found: Sequence[Sequence[str]]
+) -> dict[str, pd.DataFrame]:
+    """Scores the words of any algorithm, by how many clients have each.
+
+    Args:
+        population: The clients.
+        found: The distinct words that each repeat released, the best first.
+
+    Returns:
+        Tables by name. coverage: a row a repeat, with words_found, words_real and
+        coverage (see `coverage.WordTotals`). scores: see `evaluation.scores_at_k`
+        and `mean_and_interval`. discovery_rate: see `evaluation.discovery_rates`, with
+        each word for its number.
+    """
+    totals = coverage.WordTotals.of(population)
+    truth = evaluation.GroundTruth.of_counts(totals.holders.astype(np.float64))
+    places = [totals.places(words) for words in found]
+    rows = [
+        {
+            "repeat": repeat,
+            "words_found": len(words),
+            "words_real": int(np.count_nonzero(places[repeat] >= 0)),
+            "coverage": totals.coverage(words),
+        }
+        for repeat, words in enumerate(found)
+    ]
+    ks = [k for k in _KS if k <= max(1, len(truth.order))]
+    discovery = evaluation.discovery_rates(places, truth, _NUM_LISTED)
+    words = [population.word(place) for place in discovery.pop("word_id")]
+    discovery.insert(0, "word", words)
+    scores = [evaluation.scores_at_k(ids, truth, ks) for ids in places]
+    return {
+        "coverage": pd.DataFrame(rows),
+        "scores": evaluation.mean_and_interval(scores, "k"),
+        "discovery_rate": discovery,
+    }

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from federated_hh.files import array_files, json_files
+from federated_hh.files import atomic_files, json_files
 from federated_hh.randomness import identities
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files as run_files
@@ -167,7 +167,7 @@ def write(folder: run_files.RunFiles, name: str, value: Any) -> dict[str, str]:
     return {"file": name, "sha256": hashed.sha256.hexdigest()}
 
 
-class _HashedFile(array_files.Sink):
+class _HashedFile(atomic_files.Sink):
     """A file that is written sequentially and hashed on the way.
 
     Attributes:

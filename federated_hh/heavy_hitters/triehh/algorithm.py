@@ -25,7 +25,6 @@ import pandas as pd
 import tensorflow as tf
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
-from federated_hh.heavy_hitters import generated_clients
 from federated_hh.heavy_hitters import selection as selection_lib
 from federated_hh.heavy_hitters import trie as trie_lib
 from federated_hh.populations.columns import generated_words
@@ -286,6 +285,15 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             masking=self._masking,
         )
 
+    def _mapped(self) -> Any:
+        """Returns the words that clients vote with, as the worker reads them."""
+        if isinstance(self.population, generated_words.GeneratedWords):
+            # Few runs have generated clients, and other runs load none of this.
+            from federated_hh.heavy_hitters import generated_clients
+
+            return generated_clients.GeneratedPopulation(self.population)
+        return selection_lib.MappedPopulation(self.population)
+
     def _candidates_of_block(self, message, block) -> tf.Tensor:
         """Returns each device's candidate, or -1: int32, shape [block].
 
@@ -293,7 +301,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         a word, walks the trie along it, and votes for the next symbol if the walk ends
         at a frontier node (Algorithm 2).
         """
-        mapped = generated_clients.words_of(self.population)
+        mapped = self._mapped()
         bits = selection_lib.random_bits(
             message["seed"], block["first_place"], tf.size(block["clients"])
         )

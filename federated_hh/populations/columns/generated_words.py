@@ -30,7 +30,6 @@ from federated_hh.populations.columns import (
     client_words,
     derived_columns,
     packed_entries,
-    raw_column_writer,
     raw_columns,
 )
 
@@ -184,6 +183,9 @@ class LawWriter:
 
     def __init__(self, directory: pathlib.Path):
         self.directory = directory
+        # Who reads a law writes none.
+        from federated_hh.populations.columns import raw_column_writer
+
         self._columns = raw_column_writer.RawColumnWriter(directory, _COLUMNS)
 
     def set_law(
