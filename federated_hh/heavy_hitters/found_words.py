@@ -1,7 +1,7 @@
 """The words that a level of LDP TrieHH completes, against its noise."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -41,6 +41,23 @@ class FoundWord:
         """
         is_cut = standard_errors > 0
         return not is_cut or self.estimate >= standard_errors * self.standard_error
+
+
+def places_of_earlier(
+    found: Sequence[FoundWord], pass_number: int, place_of_word: Mapping[str, int]
+) -> list[int]:
+    """Returns the places of what earlier passes found, and clients leave out.
+
+    Args:
+        found: The words found so far.
+        pass_number: The pass in progress.
+        place_of_word: Places of the population's words; noise can find others.
+    """
+    return [
+        place_of_word[word.text]
+        for word in found
+        if word.pass_number < pass_number and word.text in place_of_word
+    ]
 
 
 def counted(words: int) -> str:

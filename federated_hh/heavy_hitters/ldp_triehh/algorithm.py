@@ -270,11 +270,9 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         for each device that has it, and devices look the result up.
         """
         candidates = state.trie.candidates_of(self._codes)
-        known = [
-            self._place_of_word[word.text]
-            for word in state.found
-            if word.pass_number < state.pass_number and word.text in self._place_of_word
-        ]
+        known = found_words.places_of_earlier(
+            state.found, state.pass_number, self._place_of_word
+        )
         candidates[known] = -1
         return candidates.astype(np.int32)
 

@@ -28,7 +28,7 @@ import pandas as pd
 import tensorflow as tf
 
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
-from federated_hh.heavy_hitters import selection
+from federated_hh.heavy_hitters import found_words, selection
 from federated_hh.heavy_hitters.found_words import FoundWord
 from federated_hh.heavy_hitters.opt_prefix_tree.options import OptPrefixTreeOptions
 from federated_hh.populations import population
@@ -390,11 +390,9 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
         items = np.where(
             (parents >= 0) & (strings >= 0), parents * segment.size + strings, -1
         )
-        denied = [
-            self._place_of_word[word.text]
-            for word in state.found
-            if word.pass_number < state.pass_number and word.text in self._place_of_word
-        ]
+        denied = found_words.places_of_earlier(
+            state.found, state.pass_number, self._place_of_word
+        )
         items[denied] = -1
         return items
 
