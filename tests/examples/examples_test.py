@@ -66,6 +66,23 @@ class ExamplesTest(absltest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("the population has", done.stderr)
 
+    def test_prefix_tree(self):
+        flags = ("--num_clients=40000", "--cohort_size=6000", "--epsilon=8")
+        path, _ = self.check("prefix_tree:PrefixTree", *flags)
+        found = pd.read_csv(os.path.join(path, "heavy_hitters.csv"))
+        self.assertContainsSubset(["the", "of", "and", "to"], found["word"])
+        metrics = pd.read_csv(os.path.join(path, "metrics.csv"))
+        # 28^2 candidates at first, and at most 20,000 later.
+        self.assertEqual(metrics["characters"][0], 2)
+        # Scores need no line of the algorithm's own: noise finds next to nothing.
+        simulator = os.path.join(path, "simulator")
+        (scored,) = pd.read_csv(os.path.join(simulator, "coverage.csv")).to_dict(
+            "records"
+        )
+        self.assertEqual(scored["words_found"], len(found))
+        self.assertGreaterEqual(scored["words_real"], 0.9 * len(found))
+        self.assertTrue(os.path.exists(os.path.join(simulator, "scores.csv")))
+
     def test_decaying_noise(self):
         flags = ("--num_clients=60", "--num_rounds=3", "--cohort_size=5")
         path, statement = self.check(
