@@ -146,7 +146,7 @@ def _shown(runs: Sequence[compared.Compared]) -> list[str]:
 
     def place(name: str) -> tuple[bool, bool, int, bool]:
         is_result = bool(re.search("loss|words|found|coverage|held_out|f1", name))
-        is_effort = bool(re.search("candidates|prefixes", name))
+        is_effort = bool(re.search("candidates|prefixes|bytes", name))
         return name == "seconds", is_effort, -counts[name], not is_result
 
     return sorted(counts, key=place)

@@ -214,6 +214,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
             realised,
             planned,
             found,
+            sampler=algorithm.plan.sampler,
             average=average,
             noise=noise,
             may_know_held_out=first_text.may_know_held_out,

@@ -80,6 +80,15 @@ class Alphabet:
         """Identifies the alphabet in file names: 16 hexadecimal digits."""
         return hashlib.sha256(self.characters.encode()).hexdigest()[:16]
 
+    def num_bytes(self, prefixes: np.ndarray) -> int:
+        """Returns the bytes of the alphabet and of prefixes, each a line of UTF-8.
+
+        Args:
+            prefixes: Codes of characters, shape [prefixes, length].
+        """
+        sizes = np.array([len(character.encode()) for character in self.characters])
+        return int(sizes.sum() + 1 + sizes[prefixes].sum() + len(prefixes))
+
     def encode(self, words: Sequence[str] | pa.Array, length: int) -> np.ndarray:
         """Returns the first `length` symbols of words.
 

@@ -43,6 +43,16 @@ class FoundWord:
         return not is_cut or self.estimate >= standard_errors * self.standard_error
 
 
+def of_earlier(found: Sequence[FoundWord], pass_number: int) -> list[str]:
+    """Returns the words that earlier passes found, and clients leave out.
+
+    Args:
+        found: The words found so far.
+        pass_number: The pass in progress.
+    """
+    return [word.text for word in found if word.pass_number < pass_number]
+
+
 def places_of_earlier(
     found: Sequence[FoundWord], pass_number: int, place_of_word: Mapping[str, int]
 ) -> list[int]:
@@ -53,11 +63,8 @@ def places_of_earlier(
         pass_number: The pass in progress.
         place_of_word: Places of the population's words; noise can find others.
     """
-    return [
-        place_of_word[word.text]
-        for word in found
-        if word.pass_number < pass_number and word.text in place_of_word
-    ]
+    earlier = of_earlier(found, pass_number)
+    return [place_of_word[word] for word in earlier if word in place_of_word]
 
 
 def counted(words: int) -> str:

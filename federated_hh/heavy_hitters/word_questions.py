@@ -20,7 +20,7 @@ from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.randomizers import arguments, local_randomizer
 from federated_hh.randomness import identities
-from federated_hh.rounds import algorithm, block_round, samplers
+from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
 
 S = TypeVar("S")
 # Clients of a TFF client value.
@@ -140,6 +140,20 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
                 local_reports_plan.CANDIDATES: self.num_items,
                 local_reports_plan.REPORTS: self.plan.sampler.cohort_size,
             },
+            functools.partial(self._client_bytes, items),
+        )
+
+    def _client_bytes(self, items: list[int]) -> client_bytes.ClientBytes:
+        """Returns a client's bytes: words that have an item, with it, and a report.
+
+        An item takes 4 bytes. A question that an application knows without a list of
+        words needs less.
+        """
+        asked = [w for w, item in zip(self._words, items, strict=True) if item >= 0]
+        clients = self.plan.sampler.cohort_size
+        return client_bytes.ClientBytes(
+            client_bytes.of_words(asked) + 4 * len(asked),
+            client_bytes.of_reports(self.plan.contribution, self.num_items, clients),
         )
 
     def update(

@@ -1,10 +1,12 @@
 """The page of an algorithm that has none of its own."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 
-from federated_hh.reports import page
+from federated_hh.privacy import plan
+from federated_hh.reports import client_bytes, page
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_SHOWN = 1000  # rows of a table
@@ -20,6 +22,7 @@ def write(
     released_metrics: pd.DataFrame,
     simulator_metrics: pd.DataFrame,
     statement: run_directory.Statement,
+    sampler: plan.Sampler[Any],
 ) -> page.Summary:
     """Writes the report of an algorithm for which nobody wrote one.
 
@@ -34,6 +37,7 @@ def write(
         simulator_metrics: Likewise, of what it does not cover. Columns that
             `released_metrics` has too are left out.
         statement: A `federated_hh.privacy.statement.PrivacyStatement`.
+        sampler: The plan's.
 
     Returns:
         The run's summary.
@@ -55,6 +59,7 @@ def write(
     ]
     others = simulator_metrics.drop(columns=repeated)
     _add_part(report, "Simulator's", simulator, others, covered=False)
+    client_bytes.add(report, simulator_metrics, sampler)
     report.statement(statement)
     report.how_it_was_made()
     return report.write()

@@ -177,6 +177,7 @@ class Page:
         self._sections: list[Section] = []
         self._writes: dict[tuple[bool, str], Callable[[], None]] = {}
         self._summary: dict[str, str] = {}
+        self._further: list[str] = []
         self._privacy = ""
         self._meaning = ""
 
@@ -209,6 +210,10 @@ class Page:
             "advice": advice,
             "next_command": next_command,
         }
+
+    def add_to_summary(self, line: str) -> None:
+        """Adds a line below the summary's result."""
+        self._further.append(line)
 
     def section(self, title: str, *, covered: bool) -> Section:
         """Begins a section, below all others.
@@ -327,6 +332,7 @@ class Page:
             write()
         summary = Summary(
             **{"found": "", **self._summary},
+            further=self._further,
             privacy=self._privacy,
             meaning=self._meaning,
             report=str(self._directory.path / run_directory.REPORT_FILE),

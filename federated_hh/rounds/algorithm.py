@@ -22,9 +22,12 @@ import pandas as pd
 
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.randomness import streams
+from federated_hh.rounds.client_bytes import ClientBytes
 
 S = TypeVar("S")
 T = TypeVar("T")
+# Metrics that a log's line of a round does without.
+_NOT_TOLD = {"repeat", "round", "seconds", "download_bytes", "upload_bytes"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,10 +39,13 @@ class Query(Generic[T]):
             round's random stream. Usually a `BlockRound` with its message.
         facts: Facts of the round for the accounting, recorded before
             anybody is asked.
+        client_bytes: Returns the bytes of one client, after `ask`; None where they are
+            not known.
     """
 
     ask: Callable[[np.ndarray, streams.Stream], T]
     facts: Mapping[str, float | int | str] = dataclasses.field(default_factory=dict)
+    client_bytes: Callable[[], ClientBytes] | None = None
 
 
 class Algorithm(abc.ABC, Generic[S, T]):
@@ -91,7 +97,7 @@ class Algorithm(abc.ABC, Generic[S, T]):
         return ", ".join(
             f"{name.replace('_', ' ')} {value:,.6g}"
             for name, value in row.items()
-            if name not in ("repeat", "round", "seconds")
+            if name not in _NOT_TOLD
         )
 
     def worker(self) -> contextlib.AbstractContextManager[Any]:

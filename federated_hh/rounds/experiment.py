@@ -173,4 +173,5 @@ def write_default(
         released_metrics=directory.released_metrics(),
         simulator_metrics=directory.metrics(),
         statement=statement,
+        sampler=algorithm.plan.sampler,
     )

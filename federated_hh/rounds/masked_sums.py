@@ -22,7 +22,7 @@ from federated_hh.files import memory
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.randomness import streams
 from federated_hh.reports import page
-from federated_hh.rounds import run
+from federated_hh.rounds import client_bytes, run
 from federated_hh.runtime.masking import costs, graph, protocol
 from federated_hh.runtime.masking.messages import Step
 from federated_hh.runtime.worker import engine_options
@@ -177,6 +177,17 @@ class MaskedSums:
             return {}
         return {"secure_sum": dataclasses.asdict(self.options)}
 
+    def client_bytes(self, asked: int) -> client_bytes.ClientBytes:
+        """Returns the bytes of the last sum's messages: means over the whole cohort.
+
+        Args:
+            asked: Bytes of the question, which every client downloads.
+        """
+        assert self._last is not None  # a round was asked
+        outcome, clients = self._last.outcome, self._last.graph.needs.num_clients
+        down, up = (round(n / clients) for n in (outcome.bytes_down, outcome.bytes_up))
+        return client_bytes.ClientBytes(asked + down, up)
+
     def metrics(self, observed: run.Observed[Any]) -> dict[str, int | float]:
         """Observes the last round's masks and drop-outs; see `run.Observer`."""
         del observed
@@ -190,8 +201,6 @@ class MaskedSums:
             "mask_correctness_bits": -last.graph.log2_incorrect,
             "clients_summed": len(last.outcome.summed),
             **{f"gone_before_{step.value}": steps.count(step) for step in Step},
-            "mask_bytes_up": last.outcome.bytes_up,
-            "mask_bytes_down": last.outcome.bytes_down,
         }
 
     def stated(
@@ -249,7 +258,6 @@ def show(report: page.Page, metrics: pd.DataFrame) -> None:
     if "mask_neighbours" not in metrics:
         return
     gone = [f"gone_before_{step.value}" for step in Step]
-    megabytes = metrics[["mask_bytes_up", "mask_bytes_down"]].sum() / 1e6
     last = metrics.iloc[-1]
     section = report.section("Masked sums", covered=False)
     section.text(
@@ -258,9 +266,7 @@ def show(report: page.Page, metrics: pd.DataFrame) -> None:
         "vector could come to light with a probability of at most "
         f"2^-{last['mask_security_bits']:.1f}, and with no more drop-outs than "
         "tolerated the sum fails with one of at most "
-        f"2^-{last['mask_correctness_bits']:.1f}. Clients sent "
-        f"{megabytes['mask_bytes_up']:,.2f} MB in all rounds and got "
-        f"{megabytes['mask_bytes_down']:,.2f} MB."
+        f"2^-{last['mask_correctness_bits']:.1f}."
     )
     columns = ["clients_summed", *gone]
     table = metrics[columns].agg(["min", "mean", "max"]).round(2)

@@ -217,6 +217,8 @@ class _Loop(Generic[S]):
             following is None,
         )
         truth = dict(drawn.metrics)
+        if query.client_bytes is not None:
+            truth |= query.client_bytes().metrics()
         for observer in self._observers:
             truth |= observer(seen)
         released = {

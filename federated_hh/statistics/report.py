@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from federated_hh.privacy import statement as statement_lib
-from federated_hh.reports import page
+from federated_hh.reports import client_bytes, page
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.statistics import preparation
 from federated_hh.statistics.analyses import (
@@ -82,6 +82,7 @@ def write(
         f"{prepared.stored.num_events:,} events; "
         f"{directory.metrics()['seconds'].sum():.1f} s of queries."
     )
+    client_bytes.add(report, directory.metrics(), algorithm.plan.sampler)
     report.statement(statement)
     report.how_it_was_made()
     return report.write()

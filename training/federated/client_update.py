@@ -19,7 +19,7 @@ import tensorflow as tf
 from federated_hh.options import checks
 from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import block_round, checkpoints, masked_sums
+from federated_hh.rounds import block_round, checkpoints, client_bytes, masked_sums
 from federated_hh.runtime.worker import startup
 from training.federated import rotated_sums, update_sums
 from training.models import evaluation
@@ -202,6 +202,35 @@ class FederatedRounds:
         return encoding.update_sum(
             answer.sums, self._shapes, len(clients), answer.num_summed, of_encoding
         )
+
+    def client_bytes(
+        self,
+        num_clients: int,
+        clip_norm: float,
+        rotated: rotated_updates.RotatedUpdate | None = None,
+    ) -> client_bytes.ClientBytes:
+        """Returns a client's bytes in the last round: the model, and its update.
+
+        Not counted in a sum without masks: its two counts, or four, of a few bytes.
+
+        Args:
+            num_clients: Size of the cohort.
+            clip_norm: See `train`.
+            rotated: See `train`.
+        """
+        size = self.model.num_parameters()
+        asked = 4 * size  # float32
+        if rotated is not None:
+            asked += client_bytes.of_bits(rotated.dimension)  # signs
+        if self._masking is not None:
+            return self._masking.client_bytes(asked)
+        if rotated is not None:
+            return client_bytes.ClientBytes(asked, rotated.num_bytes)
+        update = 4 * size
+        if clip_norm < math.inf:
+            largest = self._secure_sums.largest["delta"]
+            update = client_bytes.of_vector(size, largest, num_clients)
+        return client_bytes.ClientBytes(asked, update)
 
     def _encoding(
         self, clip_norm: float, rotated: rotated_updates.RotatedUpdate | None

@@ -188,7 +188,14 @@ class DpFtrl(algorithm.Algorithm[TrainingState, model_updates.UpdateSum]):
         if state.round_number == self.max_rounds:
             return None
         return algorithm.Query(
-            functools.partial(self._collect, state), {"clip_norm": state.clip_norm}
+            functools.partial(self._collect, state),
+            {"clip_norm": state.clip_norm},
+            functools.partial(
+                self.rounds.client_bytes,
+                self.plan.sampler.cohort_size,
+                state.clip_norm,
+                self._rotated,
+            ),
         )
 
     def _collect(

@@ -3,13 +3,14 @@
 import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from federated_hh.populations import vocabulary as vocabulary_lib
+from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy import statement as statement_lib
-from federated_hh.reports import page, plots
+from federated_hh.reports import client_bytes, page, plots
 from federated_hh.rounds import masked_sums
 from federated_hh.run_directory import directory as run_directory
 from training.baselines import baselines as baselines_lib
@@ -57,6 +58,7 @@ def write(
     planned: statement_lib.PrivacyStatement,
     baselines: Sequence[baselines_lib.Baseline],
     *,
+    sampler: plan_lib.Sampler[Any],
     average: model_average.ModelAverage | None = None,
     noise: sizing.NoiseCheck | None = None,
     may_know_held_out: bool = False,
@@ -73,6 +75,7 @@ def write(
         realised: Statement of the realised guarantee.
         planned: The statement of the worst case that was planned.
         baselines: The model's baselines.
+        sampler: The plan's sampler.
         average: The average of models that it is; None for the last one.
         noise: The run's noise; None without any.
         may_know_held_out: Whether the model that training began with may have learned
@@ -107,14 +110,11 @@ def write(
         released.text(told)
     if drawn:
         released.plot("clip_norm.png", plot_clip_norm(metrics))
-    sizes = ["bits_per_parameter", "upload_bytes"]
-    if set(sizes) <= set(metrics.columns):
-        sent = report.section("Upload of a client in a round", covered=True)
-        sent.show(metrics[sizes].tail(1), "Rotated update, for secure aggregation")
     participation = report.section("Participation", covered=False)
     columns = ["round", "simulated_hours", "failed_attempts", "max_participation"]
     participation.show(metrics[columns].tail(1), "After the last round")
     masked_sums.show(report, metrics)
+    client_bytes.add(report, metrics, sampler)
     privacy = report.statement(realised, "Privacy")
     privacy.plot("zcdp.png", plot_zcdp(metrics))
     report.statement(

@@ -46,7 +46,7 @@ from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.randomizers import local_randomizer
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import algorithm, block_round, samplers
+from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
 from federated_hh.runtime import runtime
 
 # Blocks of some 25,000 devices keep the arrays of a block near 100 MB. The votes of all
@@ -222,6 +222,7 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
                 local_reports_plan.CANDIDATES: num_candidates,
                 local_reports_plan.REPORTS: self.parameters.reports_per_level,
             },
+            functools.partial(self._client_bytes, state),
         )
 
     def results(self, state: LdpTrieHHState) -> Mapping[str, pd.DataFrame]:
@@ -262,6 +263,18 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         seed = stream.stateless_seed("items")
         message = self._items.message(self._candidate_of_word(state), seed)
         return level(message, cohort, stream)["votes"]
+
+    def _client_bytes(self, state: LdpTrieHHState) -> client_bytes.ClientBytes:
+        """Returns a client's bytes: prefixes and earlier passes' words, and reports."""
+        earlier = found_words.of_earlier(state.found, state.pass_number)
+        candidates = state.trie.num_candidates
+        return client_bytes.ClientBytes(
+            self.alphabet.num_bytes(state.trie.frontier())
+            + client_bytes.of_words(earlier),
+            client_bytes.of_reports(
+                self.plan.contribution, candidates, self.parameters.cohort_size
+            ),
+        )
 
     def _candidate_of_word(self, state: LdpTrieHHState) -> np.ndarray:
         """Returns the learned prefixes, as the candidate of each distinct word.

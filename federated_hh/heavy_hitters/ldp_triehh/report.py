@@ -16,7 +16,7 @@ from federated_hh.heavy_hitters.ldp_triehh import results as ldp_triehh_results
 from federated_hh.heavy_hitters.ldp_triehh.results import Results
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy.triehh import wanted_detection as detection
-from federated_hh.reports import page, plots
+from federated_hh.reports import client_bytes, page, plots
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_SHOWN = 1000  # words in the report
@@ -113,6 +113,7 @@ def write(
     before = report.section("Detection limits", covered=False)
     before.text(_findable_text(summary))
     before.table("detectable.csv", pd.DataFrame(summary.findable))
+    client_bytes.add(report, metrics, summary.algorithm.plan.sampler)
     report.statement(summary.statement)
     anonymity = report.section("Approximate k-anonymity", covered=True)
     anonymity.text(summary.anonymity_text).file("anonymity.csv", summary.anonymity)

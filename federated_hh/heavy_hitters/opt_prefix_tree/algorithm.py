@@ -38,7 +38,7 @@ from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.privacy.local import vote_law
 from federated_hh.randomizers import arguments, by_name, subset_selection
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import algorithm, block_round, samplers
+from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
 
 # Clients of a TFF client value.
 _BLOCK_SIZE = 50_000
@@ -251,6 +251,7 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
                 local_reports_plan.CANDIDATES: num_candidates,
                 local_reports_plan.REPORTS: self.plan.sampler.cohort_size,
             },
+            functools.partial(self._client_bytes, state, num_candidates),
         )
 
     def update(
@@ -378,6 +379,17 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
             "seed": stream.stateless_seed("words"),
         }
         return self._votes(num_candidates)(message, cohort, stream)["votes"]
+
+    def _client_bytes(
+        self, state: OptPrefixTreeState, num_candidates: int
+    ) -> client_bytes.ClientBytes:
+        """Returns a client's bytes: prefixes, earlier passes' words, and a report."""
+        earlier = found_words.of_earlier(state.found, state.pass_number)
+        clients = self.plan.sampler.cohort_size
+        return client_bytes.ClientBytes(
+            self.alphabet.num_bytes(state.prefixes) + client_bytes.of_words(earlier),
+            client_bytes.of_reports(self.plan.contribution, num_candidates, clients),
+        )
 
     def _items(self, state: OptPrefixTreeState) -> np.ndarray:
         """Returns the candidate of each word of the population, or -1."""

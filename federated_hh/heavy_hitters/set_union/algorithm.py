@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import tensorflow as tf
 
 from federated_hh.heavy_hitters import selection
@@ -29,7 +30,7 @@ from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.sets import plan as sets_plan
 from federated_hh.privacy.sets import weighted_gaussian
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import algorithm, block_round, run
+from federated_hh.rounds import algorithm, block_round, client_bytes, run
 
 # A block of clients is one TFF client value: a few for the worker's threads, with so
 # many of the clients' words each. The worker keeps the sums of all blocks.
@@ -103,9 +104,14 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
             num_blocks = min(num_blocks, _MOST_SUMS_KEPT // population.num_words)
             many = math.ceil(population.num_clients / _MOST_CLIENTS_PER_BLOCK)
             num_blocks = max(num_blocks, many, _LEAST_BLOCKS)
+        # A word is sent as a line.
+        sizes = pc.binary_length(population.words).to_numpy(zero_copy_only=False)
+        self._word_bytes = (sizes + 1).astype(np.int32)
+        most = plan.contribution.contribution_bound * int(self._word_bytes.max())
+        self._bytes_sent = 0  # by all clients, in the last pass
         self._sums = block_round.BlockRound(
             self._weights_of_block,
-            {"weights": weighted_gaussian.NORM},
+            {"weights": weighted_gaussian.NORM, "bytes": most},
             block_size=block_round.block_size_of(population.num_clients, num_blocks),
         )
 
@@ -129,13 +135,20 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         def ask(cohort: np.ndarray, stream: streams.Stream) -> np.ndarray:
             message = {
                 "left_out": left_out,
+                "word_bytes": self._word_bytes,
                 # Of the round and not of a block: a client's draw does not depend on
                 # how the clients are cut.
                 "seed": stream.stateless_seed("chosen words"),
             }
-            return np.asarray(self._sums(message, cohort, stream)["weights"])
+            sums = self._sums(message, cohort, stream)
+            self._bytes_sent = int(sums["bytes"])
+            return np.asarray(sums["weights"])
 
-        return algorithm.Query(ask, {"words_left_out": len(state.words)})
+        def of_client() -> client_bytes.ClientBytes:
+            mean = round(self._bytes_sent / self.population.num_clients)
+            return client_bytes.ClientBytes(int(self._word_bytes[left_out].sum()), mean)
+
+        return algorithm.Query(ask, {"words_left_out": len(state.words)}, of_client)
 
     def update(
         self, state: SetUnionState, released: sets_plan.Released
@@ -202,7 +215,11 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         sums = tf.math.unsorted_segment_sum(
             tf.gather(weights, of), sent, self.population.num_words
         )
-        return {"weights": tf.ensure_shape(sums, [self.population.num_words])}
+        num_bytes = tf.reduce_sum(tf.gather(message["word_bytes"], sent))
+        return {
+            "weights": tf.ensure_shape(sums, [self.population.num_words]),
+            "bytes": tf.cast(num_bytes, tf.int64),
+        }
 
 
 def _chosen(owners: tf.Tensor, bits: tf.Tensor, bound: int) -> tf.Tensor:

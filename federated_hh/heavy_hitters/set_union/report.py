@@ -13,7 +13,7 @@ from federated_hh.heavy_hitters.set_union import options as set_union_options
 from federated_hh.heavy_hitters.triehh import report as triehh_report
 from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy.sets import weighted_gaussian
-from federated_hh.reports import page, plots
+from federated_hh.reports import client_bytes, page, plots
 from federated_hh.run_directory import directory as run_directory
 
 _LEAST_LISTED = 1000  # words in discovery_rate.csv
@@ -154,6 +154,7 @@ def write(
     before = report.section("Detection limits", covered=False)
     before.text(f"Computed before the run. {set_union_options.sentences(findable)}")
     before.table("detectable.csv", pd.DataFrame(findable))
+    client_bytes.add(report, metrics, algorithm.plan.sampler)
     report.statement(statement)
     truth = report.section("Weights and true counts", covered=False)
     truth.text("Words of the first repeat. `true count`: clients that hold the word.")

@@ -34,7 +34,7 @@ from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import sketch_plan
 from federated_hh.randomizers import count_mean_sketch, local_randomizer
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import algorithm, block_round, samplers
+from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
 
 # Clients per TFF client value; each returns one number per fragment.
 _BLOCK_SIZE = 200_000
@@ -191,7 +191,9 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         if state.fragments is not None:
             return None
         return algorithm.Query(
-            self._collect, {sketch_plan.REPORTS: self.plan.sampler.cohort_size}
+            self._collect,
+            {sketch_plan.REPORTS: self.plan.sampler.cohort_size},
+            self._client_bytes,
         )
 
     def update(
@@ -311,6 +313,13 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         """Returns the sums over a cohort: of true items, or of reports."""
         message = {"seed": stream.stateless_seed("positions")}
         return np.asarray(self._sums(message, cohort, stream)["sums"])
+
+    def _client_bytes(self) -> client_bytes.ClientBytes:
+        """Returns a client's bytes: the alphabet, and a report with its position."""
+        position = local_randomizer.bits_of_index(self.options.num_positions)
+        report = client_bytes.of_bits(position + self.sketch.bits_per_report)
+        asked = self.alphabet.num_bytes(np.zeros((0, 0), np.int64))
+        return client_bytes.ClientBytes(asked, report)
 
     def _fragments(self) -> np.ndarray:
         """Returns each word's fragments, and last those of the empty word.

@@ -32,7 +32,7 @@ from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import plan as triehh_plan
 from federated_hh.randomness import identities, streams
-from federated_hh.rounds import algorithm, block_round, run, samplers
+from federated_hh.rounds import algorithm, block_round, client_bytes, run, samplers
 
 if TYPE_CHECKING:  # most runs have no masks
     from federated_hh.rounds import masked_sums
@@ -180,6 +180,7 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         return algorithm.Query(
             functools.partial(self._collect, state),
             {"candidates": state.trie.num_candidates},
+            functools.partial(self._client_bytes, state),
         )
 
     def update(
@@ -239,8 +240,26 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         sums = self._votes(capacity)(message, cohort, stream)
         return sums["votes"][: state.trie.num_candidates]
 
+    def _client_bytes(self, state: TrieHHState) -> client_bytes.ClientBytes:
+        """Returns a client's bytes: the prefixes that may grow, and a vector of votes.
+
+        A walk that ends elsewhere in the trie ends without a vote, so a client needs
+        these prefixes alone.
+        """
+        asked = self.alphabet.num_bytes(state.trie.frontier())
+        if self._masking is not None:
+            return self._masking.client_bytes(asked)
+        clients = self.parameters.cohort_size
+        votes = client_bytes.of_vector(state.trie.num_candidates, 1, clients)
+        return client_bytes.ClientBytes(asked, votes)
+
     def _capacity(self, prefixes: int) -> int:
-        """Returns room in a power of two: few rounds need another TFF computation."""
+        """Returns room in a power of two: few rounds need another TFF computation.
+
+        Under masks there is room for the prefixes alone, as clients send all of it.
+        """
+        if self._masking is not None:
+            return max(1, prefixes)
         return 1 << max(0, prefixes - 1).bit_length()
 
     def _block_size(self, num_candidates: int) -> int:

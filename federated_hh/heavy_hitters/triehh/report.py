@@ -16,7 +16,7 @@ from federated_hh.privacy import statement as statement_lib
 from federated_hh.privacy.triehh import detection as triehh_detection
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import wanted_detection as detection
-from federated_hh.reports import page, plots
+from federated_hh.reports import client_bytes, page, plots
 from federated_hh.run_directory import directory as run_directory
 
 _NUM_LISTED = 1000  # words in discovery_rate.csv
@@ -212,6 +212,7 @@ def write(
         "prefixes are found more often: see `predicted rate` in `discovery_rate.csv`."
     )
     before.table("detectable.csv", pd.DataFrame(findable))
+    client_bytes.add(report, metrics, algorithm.plan.sampler)
     report.statement(statement)
     votes = report.section("Votes and true counts", covered=False)
     votes.text(

@@ -199,8 +199,8 @@ class RotatedUpdate(model_updates.Update):
         }
 
     def metrics(self) -> dict[str, int]:
-        """Returns a client's costs of a round."""
-        return {"bits_per_parameter": self.bits, "upload_bytes": self.num_bytes}
+        """Returns the size of a number that a client sends."""
+        return {"bits_per_parameter": self.bits}
 
 
 def _padded(num_values: int) -> int:

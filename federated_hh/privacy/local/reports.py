@@ -45,6 +45,10 @@ class SumOfReports(Protocol):
     def guarantee(self) -> Known:
         """The guarantee of a report."""
 
+    @property
+    def bits_per_report(self) -> int:
+        """The bits of one report on the wire."""
+
     def sum_of_reports(
         self, histogram: np.ndarray, seed: np.random.SeedSequence
     ) -> np.ndarray:

@@ -19,7 +19,7 @@ from federated_hh.privacy.local import (
     query_sizing,
 )
 from federated_hh.randomness import identities
-from federated_hh.rounds import algorithm
+from federated_hh.rounds import algorithm, client_bytes
 from federated_hh.statistics.devices import device, fleet
 from federated_hh.statistics.recipes import contents, events
 from federated_hh.statistics.recipes import recipe as recipe_lib
@@ -185,7 +185,14 @@ class Analysis(algorithm.Algorithm[S, device_reports_plan.Batch]):
                 device_reports_plan.AGGREGATE_UNITS: recipe.aggregate_units,
                 device_reports_plan.MINIMUM_COHORT: recipe.minimum_cohort,
             },
+            lambda: self._client_bytes(recipe),
         )
+
+    def _client_bytes(self, recipe: recipe_lib.Recipe) -> client_bytes.ClientBytes:
+        """Returns the bytes of a device that answers: the recipe, and its report."""
+        sent = self.devices.client_bytes(recipe, self.plan.sampler.cohort_size)
+        asked = len(recipe.to_json().encode())
+        return dataclasses.replace(sent, download=asked + sent.download)
 
     def update(
         self, state: S, released: device_reports_plan.Aggregate

@@ -14,6 +14,7 @@ import tensorflow_federated as tff
 
 from federated_hh.privacy.local.device_reports_plan import Batch
 from federated_hh.randomness import streams
+from federated_hh.rounds import client_bytes
 
 # Taken out of TFF's way, as in federated_hh.rounds.block_round.
 from federated_hh.runtime import runtime
@@ -56,6 +57,23 @@ class Aggregator(abc.ABC):
     @abc.abstractmethod
     def close(self) -> Batch:
         """Ends the batch, and returns its sum, if it may be released."""
+
+    def client_bytes(
+        self, num_cells: int, num_devices: int
+    ) -> client_bytes.ClientBytes:
+        """Returns the bytes of a device's report, after `close`, without the recipe.
+
+        Args:
+            num_cells: Number of cells of a report.
+            num_devices: The most devices of the batch.
+        """
+        return bytes_in_secure_sum(num_cells, num_devices)
+
+
+def bytes_in_secure_sum(num_cells: int, num_devices: int) -> client_bytes.ClientBytes:
+    """Returns the bytes of a report in a secure sum; see `Aggregator.client_bytes`."""
+    vector = client_bytes.of_vector(num_cells, 1, num_devices)
+    return client_bytes.ClientBytes(0, vector)
 
 
 class SecureSum(Aggregator):

@@ -8,6 +8,7 @@ import numpy as np
 
 from federated_hh.privacy.local.device_reports_plan import Batch
 from federated_hh.randomness import identities, streams
+from federated_hh.rounds import client_bytes
 from federated_hh.statistics.devices import aggregation, budget, device, device_log
 from federated_hh.statistics.recipes import (
     device_table,
@@ -63,6 +64,12 @@ class Fleet(abc.ABC):
         """Returns the context that queries are asked in: by default none."""
         return contextlib.nullcontext()
 
+    def client_bytes(
+        self, recipe: recipe_lib.Recipe, num_devices: int
+    ) -> client_bytes.ClientBytes:
+        """Returns the bytes of a device's report, after `ask`; see `Aggregator`."""
+        return aggregation.bytes_in_secure_sum(recipe.content.num_cells, num_devices)
+
     @abc.abstractmethod
     def _forget(self, cohort: np.ndarray) -> None:
         """Resets devices for another repeat."""
@@ -115,6 +122,13 @@ class DeviceFleet(Fleet):
     def worker(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the aggregator's context."""
         return self._aggregator.worker()
+
+    def client_bytes(
+        self, recipe: recipe_lib.Recipe, num_devices: int
+    ) -> client_bytes.ClientBytes:
+        """Returns the bytes of a device's report, after `ask`; see `Aggregator`."""
+        cells = recipe.content.num_cells
+        return self._aggregator.client_bytes(cells, num_devices)
 
     def _forget(self, cohort: np.ndarray) -> None:
         self.devices.accountant.forget(cohort.tolist())

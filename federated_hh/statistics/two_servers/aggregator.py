@@ -9,6 +9,7 @@ import numpy as np
 from federated_hh.options import checks
 from federated_hh.privacy.local.device_reports_plan import Batch, CheckedBatch
 from federated_hh.randomness import streams
+from federated_hh.rounds import client_bytes
 from federated_hh.statistics.devices import aggregation
 from federated_hh.statistics.two_servers import client, field, pair, proof, server
 
@@ -48,7 +49,7 @@ class TwoServers(aggregation.Aggregator):
         self._minimum_cohort = minimum_cohort
         self._stream = stream
         self._proof = proof.BitProof(num_cells, field.Field())
-        self._blocks = self._sent = 0
+        self._blocks = self._sent = self._bytes_up = self._bytes_down = 0
         keys = (stream.bits("server", i, self._number).bytes(0, 16) for i in range(2))
         first, second = (
             server.Terms(
@@ -84,11 +85,23 @@ class TwoServers(aggregation.Aggregator):
         stays = (chances >= self._drop_out).tolist()
         first, second = block.shares()
         second = [*itertools.compress(second, stays)]
+        self._bytes_up += sum(map(len, first)) + sum(map(len, second))
         challenge = self._servers.step("shares", first, second)[0].challenge
         assert challenge is not None
+        self._bytes_down += sum(stays) * len(challenge)
         first, second = block.proofs(challenge)
         first, second = ([*itertools.compress(part, stays)] for part in (first, second))
+        self._bytes_up += sum(map(len, first)) + sum(map(len, second))
         self._servers.step("proofs", first, second)
+
+    def client_bytes(
+        self, num_cells: int, num_devices: int
+    ) -> client_bytes.ClientBytes:
+        """Returns the mean bytes of the devices that answered; see `Aggregator`."""
+        del num_cells, num_devices  # the messages are counted
+        sent = max(1, self._sent)
+        down, up = (round(n / sent) for n in (self._bytes_down, self._bytes_up))
+        return client_bytes.ClientBytes(down, up)
 
     def close(self) -> Batch:
         """Returns the sum, where there are enough reports and the servers agree."""

@@ -16,7 +16,7 @@ from absl.testing import absltest
 
 from federated_hh.files import installation, tables
 from federated_hh.randomness import noise_keys
-from federated_hh.reports import default_page, page, page_blocks, plots
+from federated_hh.reports import client_bytes, default_page, page, page_blocks, plots
 from federated_hh.run_directory import directory as run_directory
 from tests import ROOT
 
@@ -200,6 +200,26 @@ class PageTest(PageTestCase):
         # Title twice, heading, text, caption of a table, column, cell, flag, trie.
         self.assertEqual(shown.text.count(_EVIL), 9)
 
+    def test_a_client_s_bytes_are_of_the_rounds_that_it_can_be_in(self):
+        metrics = pd.DataFrame(
+            {
+                "repeat": [0, 0, 0, 1, 1],
+                "round": [1, 2, 3, 1, 2],
+                "download_bytes": [10, 30, 20, 1, 2],
+                "upload_bytes": [1000, 0, 0, 2_000_000, 400_000],
+            }
+        )
+        start = "A client downloads at most 30 bytes and uploads at most 2.0 MB "
+        for most, rest in (
+            (1, "in its one round."),
+            (2, "a round, and 50 bytes and 2.4 MB in its at most 2 rounds."),
+            (9, "a round, and 60 bytes and 2.4 MB in all 3 rounds."),
+        ):
+            report = page.Page(self.directory, "T")
+            sampler = mock.Mock(**{"limits.return_value.max_participation": most})
+            client_bytes.add(report, metrics, sampler)
+            self.assertEqual(str(report.write()).splitlines()[0], start + rest)
+
     def test_a_word_does_not_turn_the_page_around(self):
         report = page.Page(self.directory, "T")
         report.section("S", covered=False).text("Found a\u202eb.").tree(["a\u202eb"])
@@ -348,6 +368,7 @@ class DefaultPageTest(PageTestCase):
             released_metrics=metrics,
             simulator_metrics=simulator_metrics,
             statement=_Statement(),
+            sampler=mock.Mock(),
         )
         return self.read()
 

@@ -270,6 +270,20 @@ class KilledTest(ContractTestCase):
         with_blocks |= {"opt_prefix_tree", "training"}
         self.assertEqual(bool(self._bounds[case]), case in with_blocks)
 
+    @parameterized.parameters(*_NAMES)
+    def test_a_client_s_bytes_are_on_file(self, case):
+        of_case = type(self.make(case))
+        metrics = self.whole(case)[0].metrics
+        if of_case.__module__ == contract_cases.__name__:  # has no clients
+            self.assertNotIn("upload_bytes", metrics)
+            return
+        sizes = metrics[["download_bytes", "upload_bytes"]]
+        self.assertEqual(sizes.dtypes.unique().tolist(), [np.int64])
+        # Later rounds may ask for nothing.
+        self.assertTrue((sizes[metrics["round"] == 1]["upload_bytes"] > 0).all())
+        report = pathlib.Path(self.whole(case)[0].path, "report.html").read_text()
+        self.assertIn("A client downloads at most", report)
+
     def test_a_round_is_on_the_disk_before_anybody_is_asked(self):
         path = pathlib.Path(self.new_folder())
         file = path / "simulator" / "rounds.jsonl"

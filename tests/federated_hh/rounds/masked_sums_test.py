@@ -171,9 +171,12 @@ class TrieHHTest(MaskedTestCase):
         words = [done.outcome.states[0].trie.words() for done in (ideal, masked)]
         self.assertEqual(words[0], words[1])
         self.assertNotEmpty(words[0])
-        same = ideal.metrics.columns.drop("seconds")
+        sizes = ["download_bytes", "upload_bytes"]
+        same = ideal.metrics.columns.drop(["seconds", *sizes])
         self.assertTrue(ideal.metrics[same].equals(masked.metrics[same]))
         rows = masked.metrics
+        # Masks come on top of the question and of the votes.
+        self.assertTrue((rows[sizes] > ideal.metrics[sizes] + 6 * 32).all(axis=None))
         self.assertEqual(rows["clients_summed"].tolist(), [40] * len(rows))
         self.assertEqual(rows["mask_neighbours"].tolist(), [6] * len(rows))
 
@@ -195,7 +198,7 @@ class TrieHHTest(MaskedTestCase):
 
     def test_votes_for_too_many_candidates(self):
         with self.assertRaisesRegex(
-            ValueError, "40 clients with 6 neighbours each and vectors of up to 64 num"
+            ValueError, "40 clients with 6 neighbours each and vectors of up to 52 num"
         ):
             self.make(_masking(most_minutes=1e-4))
 

@@ -55,6 +55,26 @@ class TwoServersTest(parameterized.TestCase):
             self.assertEqual((found.reports, found.refused), (80, 0))
             np.testing.assert_array_equal(found.counts, 2 * reports.sum(axis=0))
 
+    def test_counts_the_bytes_that_reach_the_servers(self):
+        received = {"shares": 0, "proofs": 0}
+
+        class Watched(server_cases.LocalPair):
+            def step(self, name, first=(), second=()):
+                if name in received:
+                    received[name] += sum(map(len, [*first, *second]))
+                return super().step(name, first, second)
+
+        shared = aggregator.TwoServers(Watched(), drop_out=0.3)
+        shared.begin(50, 10, _stream())
+        shared.add(server_cases.reports_of(40, 50), 10)
+        sent = 40
+        found = shared.close()
+        self.assertGreater(found.refused, 0)
+        of_client = shared.client_bytes(50, 40)
+        self.assertEqual(of_client.upload, round(sum(received.values()) / sent))
+        # Those who stay get the challenge, of 16 bytes.
+        self.assertEqual(of_client.download, round(16 * found.reports / sent))
+
     def test_a_batch_one_short_is_kept_back(self):
         shared = aggregator.TwoServers(server_cases.LocalPair())
         for minimum, is_released in ((11, False), (10, True)):
