@@ -93,7 +93,7 @@ class PrefixTree(word_questions.WordQuestions[State]):
         length, letters = self.segment(state), self.options.letters
         prefixes, found = [], list(state.found)
         for item in np.flatnonzero(estimates > 4 * noise):
-            parent, codes = int(item), []
+            parent, codes = int(item), list[int]()
             for _ in range(length):
                 parent, code = divmod(parent, self.end + 1)
                 codes.insert(0, code)

@@ -8,6 +8,7 @@ populations are kept.
 
 # The module of each study; `scripts.reproduce --study` takes these names.
 MODULES = {
+    "finders": "studies.finders.finder_study",
     "gboard_strategy": "studies.xu_2023.gboard_strategy",
     "mcmillan_analyses": "studies.mcmillan_2022.analyses",
     "mcmillan_composition": "studies.mcmillan_2022.composition",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # TensorFlow comes with these: it takes seconds to import
     from studies.sun_2024 import coverage_study
 
 # Without digits, few names of accounts are words.
-_CHARACTERS = string.ascii_lowercase + "'"
+CHARACTERS = string.ascii_lowercase + "'"
 _DICTIONARY = "word-lists/american-english-huge.txt.xz"
 # With and without privacy.
 _PRIVATE, _OPEN = 10.0, float("inf")
@@ -131,7 +131,7 @@ class Options(study_options.StudyOptions):
     max_depth: int = option(15, "Levels (D).", least=1, most=100)
 
 
-def _population(
+def population_of(
     data_set: DataSet,
     files: Sequence[str],
     data_dir: str,
@@ -153,7 +153,7 @@ def _population(
     options = population_options.PopulationOptions(
         source=",".join(paths),
         tokenizer="words",
-        alphabet=_CHARACTERS,
+        alphabet=CHARACTERS,
         known_words=str(pathlib.Path(data_dir) / _DICTIONARY),
         drop_pattern=data_set.drop_pattern,
         drop_users=data_set.drop_users,
@@ -196,10 +196,10 @@ def prepare(
     settings = {}
     for data_set in DATA_SETS:
         data_dir = options.data_dir
-        clients = _population(data_set, data_set.files, data_dir, cache)
+        clients = population_of(data_set, data_set.files, data_dir, cache)
         others = None
         if data_set.held_out:
-            others = _population(data_set, data_set.held_out, data_dir, cache)
+            others = population_of(data_set, data_set.held_out, data_dir, cache)
         for epsilon in (_PRIVATE, _OPEN):
             parameters = _parameters(
                 data_set, clients.num_clients, epsilon, options.max_depth
@@ -220,7 +220,7 @@ def prepare(
             data_set.name: settings[data_set.setting(_PRIVATE)].population.fingerprint
             for data_set in DATA_SETS
         },
-        alphabet=alphabet_lib.Alphabet(_CHARACTERS),
+        alphabet=alphabet_lib.Alphabet(CHARACTERS),
         seed=seed,
         notes=(sun_2024.INTERVALS,),
         more_files=more_files,
