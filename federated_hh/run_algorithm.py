@@ -17,6 +17,7 @@ from absl import app, flags
 
 from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.files import custom_parts
+from federated_hh.heavy_hitters.deny_list import DenyList, DenyOptions
 from federated_hh.options import option_flags
 from federated_hh.runtime.worker import startup
 
@@ -30,6 +31,7 @@ _ALGORITHM = flags.DEFINE_string(
 
 
 _RUN = option_flags.define(program_flags.RepeatOptions)
+_DENY = option_flags.define(DenyOptions)
 flags.adopt_module_key_flags(experiment_flags)
 option_flags.first(
     *("algorithm", "num_repeats", "delta", "seed", "output_dir", "resume", "engine")
@@ -108,7 +110,9 @@ def _check_flags() -> None:
     if not _CHOSEN:
         raise ValueError("--output_dir holds a run of another program, not of this one")
     chosen = _CHOSEN[0]
-    option_flags.check_all(_RUN.read, chosen.options.read, chosen.population.read)
+    option_flags.check_all(
+        _RUN.read, _DENY.read, chosen.options.read, chosen.population.read
+    )
 
 
 def run(arguments: experiment_flags.Arguments) -> None:
@@ -117,9 +121,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.rounds import algorithm as algorithm_lib
 
     chosen = _CHOSEN[0]
+    population = chosen.population.read()
+    deny = DenyList.read(_DENY.read(), population.language)
     made = chosen.kind.of(
         chosen.options.read(),
-        chosen.population.read(),
+        population,
         chosen.population.cache,
         arguments.seed,
     )
@@ -128,6 +134,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     options = _RUN.read()
     done = scored_run.run(
         algorithm,
+        deny=deny,
         program=_PROGRAM,
         repeats=options.num_repeats,
         delta=options.delta,

@@ -12,12 +12,13 @@ import functools
 from absl import flags, logging
 
 from federated_hh.command_line import experiment_flags, program_flags
+from federated_hh.heavy_hitters.deny_list import DenyList, DenyOptions
 from federated_hh.heavy_hitters.ldp_triehh import options as ldp_triehh_options
 from federated_hh.heavy_hitters.ldp_triehh.options import LdpTrieHHOptions
 
 _PROGRAM = program_flags.Program(
     "federated_hh.run_ldp_triehh",
-    ((LdpTrieHHOptions, "The words"),),
+    ((LdpTrieHHOptions, "The words"), (DenyOptions, "The words")),
     "words",
     first=(
         *("population", "epsilon", "central_epsilon", "cohort_size", "max_depth"),
@@ -86,7 +87,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
     options = _PROGRAM.read(LdpTrieHHOptions)
     from federated_hh.populations.columns import left_out
 
-    characters = ldp_triehh_options.characters_of(_PROGRAM.population.read())
+    population_options = _PROGRAM.population.read()
+    deny = DenyList.read(_PROGRAM.read(DenyOptions), population_options.language)
+    characters = ldp_triehh_options.characters_of(population_options)
     if options.central_epsilon is not None:
         print(options.central_forecast(len(characters)))
     population = _PROGRAM.population.prepare_words()
@@ -108,7 +111,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.privacy.triehh import wanted_detection as detection
     from federated_hh.rounds import experiment
 
-    algorithm = _make_algorithm(options, _PROGRAM.population.read(), population)
+    algorithm = _make_algorithm(options, population_options, population)
     findable = ldp_triehh_privacy.what_is_found(algorithm)
     logging.info(
         "%s clients; %d levels with %s clients each; local epsilon %g a report.",
@@ -123,7 +126,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         logging.info("Computing the coverage of the words found.")
         results = ldp_triehh_results.evaluate(
             algorithm,
-            [state.found for state in outcome.states],
+            [deny.allowed(state.found) for state in outcome.states],
             directory.metrics(),
             arguments.seed,
             counting_clients=options.counting_clients,
@@ -144,6 +147,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
                 algorithm,
                 options.counting_clients or 0,
             ),
+            deny.told(word.text for state in outcome.states for word in state.found),
         )
         return ldp_triehh_report.write(directory, results, summary)
 
@@ -153,6 +157,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         repeats=options.num_repeats,
         delta=options.delta,
         report=report,
+        facts=deny.facts(),
         **vars(arguments),
     )
     print(done.summary)

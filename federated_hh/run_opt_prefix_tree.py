@@ -6,12 +6,14 @@ scripts/run opt_prefix_tree --epsilon=8 --max_depth=10
 from absl import logging
 
 from federated_hh.command_line import experiment_flags, program_flags
+from federated_hh.heavy_hitters.deny_list import DenyList, DenyOptions
 from federated_hh.heavy_hitters.opt_prefix_tree.options import OptPrefixTreeOptions
 
 _PROGRAM = program_flags.Program(
     "federated_hh.run_opt_prefix_tree",
     (
         (OptPrefixTreeOptions, "The words"),
+        (DenyOptions, "The words"),
         (program_flags.RepeatOptions, "Privacy"),
     ),
     "words",
@@ -28,6 +30,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     repeats = _PROGRAM.read(program_flags.RepeatOptions)
     from federated_hh.populations.columns import left_out
 
+    population = _PROGRAM.population.read()
+    deny = DenyList.read(_PROGRAM.read(DenyOptions), population.language)
     clients = _PROGRAM.population.prepare_columns()
     too_long = left_out.TooLong.of(clients, options.max_depth, "max_depth")
     if too_long is not None:
@@ -37,7 +41,6 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.heavy_hitters import alphabet, scored_run
     from federated_hh.heavy_hitters.opt_prefix_tree import algorithm
 
-    population = _PROGRAM.population.read()
     made = algorithm.OptPrefixTree(
         clients,
         options,
@@ -52,6 +55,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
     done = scored_run.run(
         made,
+        deny=deny,
         program=_PROGRAM.name,
         repeats=repeats.num_repeats,
         delta=repeats.delta,

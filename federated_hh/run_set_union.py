@@ -3,15 +3,18 @@
 scripts/run set_union --epsilon=4 --num_passes=2
 """
 
+import itertools
+
 from absl import logging
 
 from federated_hh.command_line import experiment_flags, program_flags
+from federated_hh.heavy_hitters.deny_list import DenyList, DenyOptions
 from federated_hh.heavy_hitters.set_union import options as set_union_options
 from federated_hh.heavy_hitters.set_union.options import SetUnionOptions
 
 _PROGRAM = program_flags.Program(
     "federated_hh.run_set_union",
-    ((SetUnionOptions, "The words"),),
+    ((SetUnionOptions, "The words"), (DenyOptions, "The words")),
     "words",
     first=(
         *("population", "epsilon", "delta", "num_clients", "contribution_bound"),
@@ -26,6 +29,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     """Runs the experiment that the flags describe."""
     options = _PROGRAM.read(SetUnionOptions)
     population_options = _PROGRAM.population.read()
+    deny = DenyList.read(_PROGRAM.read(DenyOptions), population_options.language)
     population = _PROGRAM.population.prepare_columns()
     passes = options.passes_for(population.num_clients)
     findable = options.what_is_found(population.num_clients)
@@ -47,9 +51,15 @@ def run(arguments: experiment_flags.Arguments) -> None:
     )
 
     def report(directory, outcome, statement):
-        results = set_union_report.evaluate(algorithm, outcome.states, options.max_k)
+        found = [algorithm.results(s)["heavy_hitters"]["word"] for s in outcome.states]
+        states = [
+            state.only(deny.allows(words))
+            for state, words in zip(outcome.states, found, strict=True)
+        ]
+        results = set_union_report.evaluate(algorithm, states, options.max_k)
+        remark = deny.told(itertools.chain(*found))
         return set_union_report.write(
-            directory, algorithm, results, statement, findable
+            directory, algorithm, results, statement, findable, remark
         )
 
     done = experiment.run_experiment(
@@ -59,6 +69,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         delta=options.delta_for(population.num_clients),
         observers=[set_union.sent_metrics],
         report=report,
+        facts=deny.facts(),
         **vars(arguments),
     )
     print(done.summary)

@@ -9,12 +9,17 @@ from typing import Any
 from absl import logging
 
 from federated_hh.command_line import experiment_flags, program_flags
+from federated_hh.heavy_hitters.deny_list import DenyList, DenyOptions
 from federated_hh.heavy_hitters.triehh.options import TrieHHOptions
 from federated_hh.runtime.worker.engine_options import SecureSumOptions
 
 _PROGRAM = program_flags.Program(
     "federated_hh.run_triehh",
-    ((TrieHHOptions, "The words"), (SecureSumOptions, "The secure sum")),
+    (
+        (TrieHHOptions, "The words"),
+        (DenyOptions, "The words"),
+        (SecureSumOptions, "The secure sum"),
+    ),
     "words",
     first=(
         *("population", "epsilon", "delta", "num_clients", "cohort_size", "threshold"),
@@ -30,6 +35,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.populations.columns import left_out
 
     population_options = _PROGRAM.population.read()
+    deny = DenyList.read(_PROGRAM.read(DenyOptions), population_options.language)
     population = _PROGRAM.population.prepare_words()
     delta = options.delta_for(population.num_clients)
     too_long = left_out.TooLong.of(
@@ -71,12 +77,12 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from federated_hh.rounds import experiment
 
     observers: list[Any] = [triehh.vote_metrics]
-    masking, facts = None, {}
+    masking, facts = None, deny.facts()
     if secure_sum.is_masked:
         from federated_hh.rounds import masked_sums
 
         masking = masked_sums.MaskedSums(secure_sum)
-        facts = masked_sums.facts(masking)
+        facts |= masked_sums.facts(masking)
         observers.append(masking.metrics)
     algorithm = triehh.TrieHH(
         population,
@@ -92,11 +98,13 @@ def run(arguments: experiment_flags.Arguments) -> None:
     def report(directory, outcome, statement):
         if masking is not None:
             statement = masking.stated(statement, parameters.cohort_size)
-        repeats = [state.trie.words() for state in outcome.states]
+        found = [state.trie.words() for state in outcome.states]
+        repeats = [deny.allowed(words) for words in found]
         results = triehh_report.evaluate(algorithm, repeats, options.max_k)
+        remark = deny.told(word.text for words in found for word in words)
         at_length = functools.partial(options.for_longer_words, population.num_clients)
         return triehh_report.write(
-            directory, algorithm, results, statement, findable, at_length
+            directory, algorithm, results, statement, findable, at_length, remark
         )
 
     done = experiment.run_experiment(

@@ -1,13 +1,13 @@
 """A run whose words are scored, of any algorithm that releases words."""
 
-import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from federated_hh.heavy_hitters import coverage, evaluation
+from federated_hh.heavy_hitters import coverage, deny_list, evaluation
 from federated_hh.populations.columns import client_words, generated_words
 from federated_hh.reports import default_page
 from federated_hh.rounds import algorithm as algorithm_lib
@@ -19,7 +19,10 @@ _NUM_LISTED = 1000
 
 
 def run(
-    algorithm: algorithm_lib.Algorithm[Any, Any], output_dir: str, **arguments: Any
+    algorithm: algorithm_lib.Algorithm[Any, Any],
+    output_dir: str,
+    deny: deny_list.DenyList,
+    **arguments: Any,
 ) -> experiment.Experiment[Any]:
     """Runs an algorithm, and prints the first of its results.
 
@@ -30,15 +33,28 @@ def run(
     Args:
         algorithm: The algorithm.
         output_dir: The run directory.
+        deny: Words that are not released.
         **arguments: Others of `experiment.run_experiment`.
     """
-    report = functools.partial(
-        experiment.write_default,
-        algorithm,
-        score=functools.partial(_scores, algorithm),
+
+    def report(directory, outcome, statement):
+        found = [algorithm.results(s).get("heavy_hitters") for s in outcome.states]
+        words = [t["word"] for t in found if t is not None and "word" in t]
+        return experiment.write_default(
+            algorithm,
+            directory,
+            outcome,
+            statement,
+            score=lambda results: deny.allowed_rows(_scores(algorithm, results)),
+            kept=deny.released,
+            remark=deny.told(itertools.chain(*words)),
+        )
+
+    done = experiment.run_experiment(
+        algorithm, output_dir, facts=deny.facts(), report=report, **arguments
     )
-    done = experiment.run_experiment(algorithm, output_dir, report=report, **arguments)
-    for name, table in algorithm.results(done.outcome.states[0]).items():
+    results = algorithm.results(done.outcome.states[0])
+    for name, table in deny.released(results).items():
         shown = default_page.by_estimate(table).head(10)
         print(f"{name}:\n{shown.to_string(index=False)}")
     return done

@@ -23,6 +23,7 @@ def write(
     simulator_metrics: pd.DataFrame,
     statement: run_directory.Statement,
     sampler: plan.Sampler[Any],
+    remark: str = "",
 ) -> page.Summary:
     """Writes the report of an algorithm for which nobody wrote one.
 
@@ -38,6 +39,7 @@ def write(
             `released_metrics` has too are left out.
         statement: A `federated_hh.privacy.statement.PrivacyStatement`.
         sampler: The plan's.
+        remark: A further line of the summary.
 
     Returns:
         The run's summary.
@@ -51,6 +53,7 @@ def write(
         " ".join(_found(name, table) for name, table in released.items()),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
+    report.add_to_summary(remark)
     _add_part(report, "Released", released, released_metrics, covered=True)
     repeated = [
         name

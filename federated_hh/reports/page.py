@@ -212,8 +212,8 @@ class Page:
         }
 
     def add_to_summary(self, line: str) -> None:
-        """Adds a line below the summary's result."""
-        self._further.append(line)
+        """Adds a line, unless it is empty, below the summary's result."""
+        self._further += [line] if line else []
 
     def section(self, title: str, *, covered: bool) -> Section:
         """Begins a section, below all others.

@@ -139,6 +139,8 @@ def write_default(
     outcome: run.Outcome[S],
     statement: statement_lib.PrivacyStatement,
     score: Callable[[Mapping[str, Sequence[pd.DataFrame]]], Tables] | None = None,
+    kept: Callable[[Tables], Tables] = dict,
+    remark: str = "",
 ) -> page.Summary:
     """Writes the results and the page of an algorithm that has none of its own.
 
@@ -149,6 +151,8 @@ def write_default(
         statement: Its privacy statement.
         score: Given the results of each repeat, by name, returns tables by name that
             the guarantee does not cover; None for none.
+        kept: Given a repeat's results, returns the part that is released.
+        remark: A further line of the summary.
     """
     # Most algorithms have their own page.
     from federated_hh.reports import default_page
@@ -159,6 +163,7 @@ def write_default(
         results = returned(algorithm.results(state), Mapping, algorithm, "results")
         for name, table in results.items():
             returned(table, pd.DataFrame, algorithm, f"results[{name!r}]")
+        for name, table in kept(results).items():
             table = default_page.by_estimate(table)
             of_repeats.setdefault(name, []).append(table)
             if len(outcome.states) > 1:
@@ -174,4 +179,5 @@ def write_default(
         simulator_metrics=directory.metrics(),
         statement=statement,
         sampler=algorithm.plan.sampler,
+        remark=remark,
     )

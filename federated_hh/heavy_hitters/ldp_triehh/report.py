@@ -49,6 +49,7 @@ class RunSummary:
         anonymity_text: Explanation, Markdown.
         findable: Words that can be found, known before the run: `detection.rows`.
         at_length: Returns the setting that finds words of so many characters.
+        remark: A further line of the summary.
     """
 
     algorithm: ldp_triehh.LdpTrieHH
@@ -57,6 +58,7 @@ class RunSummary:
     anonymity_text: str
     findable: Sequence[dict[str, Any]]
     at_length: Callable[[int], detection.Alternative]
+    remark: str = ""
 
 
 def write(
@@ -79,6 +81,7 @@ def write(
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
+    report.add_to_summary(summary.remark)
     first = _add_words(report, results.words)
     coverage = report.section("Coverage", covered=False)
     coverage.plot("coverage.png", plot_coverage(results))

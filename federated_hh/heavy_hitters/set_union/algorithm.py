@@ -15,8 +15,8 @@ without a weight are 0 in it, and the mechanism ignores them.
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -56,6 +56,12 @@ class SetUnionState:
     weights: np.ndarray
     passes: np.ndarray
     rounds: int = 0
+
+    def only(self, is_kept: Sequence[bool]) -> Self:
+        """Returns the state without some released words: bool [found]."""
+        kept = np.array(is_kept, bool)
+        arrays = {n: getattr(self, n)[kept] for n in ("words", "weights", "passes")}
+        return dataclasses.replace(self, **arrays)
 
 
 def sent_metrics(observed: run.Observed[SetUnionState]) -> dict[str, float]:

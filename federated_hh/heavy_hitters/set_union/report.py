@@ -92,6 +92,7 @@ def write(
     results: Results,
     statement: statement_lib.PrivacyStatement,
     findable: Sequence[dict[str, Any]],
+    remark: str = "",
 ) -> page.Summary:
     """Writes the tables, plots, privacy statement and report of a run.
 
@@ -101,6 +102,7 @@ def write(
         results: Results of the run.
         statement: The statement of the run.
         findable: Words that can be found: `SetUnionOptions.what_is_found`.
+        remark: A further line of the summary.
 
     Returns:
         The run's summary.
@@ -118,6 +120,7 @@ def write(
         or set_union_options.advice(findable, better_passes, is_all=is_all),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
+    report.add_to_summary(remark)
     released = words[["repeat", "pass", "word", "weight"]]
     found = report.section("Words found", covered=True)
     found.text(

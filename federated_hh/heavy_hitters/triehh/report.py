@@ -141,6 +141,7 @@ def write(
     statement: statement_lib.PrivacyStatement,
     findable: Sequence[dict[str, Any]],
     at_length: Callable[[int], detection.Alternative],
+    remark: str = "",
 ) -> page.Summary:
     """Writes the tables, plots, privacy statement and report of a run.
 
@@ -151,6 +152,7 @@ def write(
         statement: The statement of the run.
         findable: Words that can be found, known before the run: `detection.rows`.
         at_length: Returns the setting that completes words of so many characters.
+        remark: A further line of the summary.
 
     Returns:
         The run's summary.
@@ -169,6 +171,7 @@ def write(
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
+    report.add_to_summary(remark)
     released = words[_RELEASED].sort_values(_RELEASED)
     found = report.section("Words found", covered=True)
     found.text(

@@ -26,6 +26,7 @@ PATH_FLAGS = (
     "known_words",
     "only_words",
     "common_words",
+    "deny_words",
     "words_per_client",
     "data_dir",
     "vocabulary",

@@ -1,0 +1,100 @@
+"""Tests of --deny_words in the programs that find words."""
+
+import pathlib
+
+from absl.testing import absltest, parameterized
+
+from federated_hh.files import tables
+from tests import forked_programs
+
+_DENIED = "секрет"
+_SET_UNION = "federated_hh.run_set_union"
+_PROGRAMS = {
+    "run_triehh": (
+        *("--threshold=5", "--cohort_size=400", "--max_length=8"),
+        "--norequire_guarantee",
+    ),
+    "run_ldp_triehh": (
+        *("--epsilon=8", "--cohort_size=300", "--max_depth=6", "--max_prefixes=6"),
+        "--contribution_bound=1",
+    ),
+    "run_set_union": ("--epsilon=8", "--delta=1e-4"),
+    "run_opt_prefix_tree": ("--epsilon=8", "--max_depth=6", "--num_rounds=4"),
+    "run_algorithm": (
+        "--algorithm=federated_hh.heavy_hitters.sfp.algorithm:SequenceFragmentPuzzle",
+        *("--epsilon=8", "--max_length=8", "--threshold=5"),
+    ),
+}
+
+
+class DenyWordsTest(parameterized.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
+        words = ["дом"] * 1000 + [_DENIED] * 800 + ["Кот"] * 200
+        rows = [f"u{i}\t{word}\n" for i, word in enumerate(words)]
+        self.list = self.scratch / "list.txt"
+        (self.scratch / "words.tsv").write_text("user\tword\n" + "".join(rows))
+
+    def run_program(self, program, *flags, name="run"):
+        path = self.scratch / name
+        done = forked_programs.run(
+            f"federated_hh.{program}",
+            f"--population={self.scratch / 'words.tsv'}",
+            *("--word_column=word", "--alphabet=абвгдежзийклмнопрстуфхцчшщъыьэюяК"),
+            f"--population_cache={self.scratch / 'cache'}",
+            f"--output_dir={path}",
+            *(*_PROGRAMS[program], *flags),
+        )
+        return path, done
+
+    @parameterized.parameters(*_PROGRAMS)
+    def test_no_released_file_has_a_denied_word(self, program):
+        self.list.write_text("СЕКРЕТ\nникто\n")
+        path, done = self.run_program(program, f"--deny_words={self.list}")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        # It was found.
+        self.assertIn("\n1 found word is on the deny list and left out,", done.stdout)
+        files = [f for f in path.rglob("*") if f.is_file()]
+        released = [f for f in files if not {"simulator", "secret"} & {*f.parts}]
+        self.assertIn(path / "report.html", released)
+        texts = {f.name: f.read_text("utf-8", "replace") for f in released}
+        texts |= {"console": done.stdout + done.stderr}
+        for file, text in texts.items():
+            self.assertNotIn(_DENIED, text.lower(), file)
+            # Nor is it spelled by parts.
+            self.assertNotRegex(text.lower(), r"\bсе\b", file)
+        words = set(tables.read(path / "heavy_hitters.csv")["word"])
+        self.assertContainsSubset({"дом", "Кот"}, words)
+
+    def test_words_of_nobody_change_nothing_and_a_resumed_run_keeps_its_list(self):
+        flags = ("--num_clients=3000", "--num_passes=2", *_PROGRAMS["run_set_union"])
+        flags += (f"--population_cache={self.scratch / 'cache'}",)
+        self.list.write_text("nobodyhasthis\n")
+        paths = [self.scratch / name for name in ("without", "with", "killed")]
+        for path, more in zip(
+            paths, ((), (f"--deny_words={self.list}",)), strict=False
+        ):
+            done = forked_programs.run(
+                _SET_UNION, *flags, *more, f"--output_dir={path}"
+            )
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("\n0 found words are on the deny list", done.stdout)
+        for file in ("heavy_hitters.csv", "simulator/scores.csv", "metrics.csv"):
+            found = [(path / file).read_bytes() for path in paths[:2]]
+            self.assertEqual(found[0], found[1])
+        output = f"--output_dir={paths[2]}"
+        forked_programs.run(
+            *("tests.killed_program", "checkpoint.jsonl", _SET_UNION, *flags),
+            *(f"--deny_words={self.list}", output),
+        )
+        # The same file, with other words.
+        self.list.write_text("the\n")
+        done = forked_programs.run(_SET_UNION, "--resume", output, flags[-1])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("deny_words", done.stderr)
+        self.assertFalse((paths[2] / "heavy_hitters.csv").exists())
+
+
+if __name__ == "__main__":
+    absltest.main()
