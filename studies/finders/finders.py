@@ -183,6 +183,11 @@ _GREEDY, _RANDOM = contributions.ItemSampler.GREEDY, contributions.ItemSampler.R
 FINDERS = (
     Finder("set union", AGGREGATOR, _set_union()),
     Finder("set union, two passes", AGGREGATOR, _set_union(num_passes=2)),
+    Finder(
+        "set union, two adaptive passes",
+        AGGREGATOR,
+        _set_union(num_passes=2, weights="adaptive"),
+    ),
     Finder("TrieHH", SERVER, _triehh),
     Finder("LDP TrieHH, greedy", SUMS, _ldp_triehh(_GREEDY, 1, is_central=True)),
     Finder("LDP TrieHH, random", SUMS, _ldp_triehh(_RANDOM, 1, is_central=True)),

@@ -15,6 +15,11 @@ _SMALL = (
     *("--num_repeats=2", "--contribution_bound=8", "--max_k=50"),
 )
 
+_RELEASED = {
+    *("flags.txt", "heavy_hitters.csv", "metrics.csv", "privacy.json", "privacy.md"),
+    *("report.html", "run.json", "seal.json"),
+}
+
 
 def _run(*flags, directory=None):
     return forked_programs.run(_MODULE, *flags, directory=directory)
@@ -26,15 +31,19 @@ class RunSetUnionTest(parameterized.TestCase):
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
         self.cache = f"--population_cache={self.scratch / 'cache'}"
 
-    def test_small_run_resumes_between_passes_to_the_same_result(self):
+    @parameterized.parameters("uniform", "adaptive")
+    def test_small_run_resumes_between_passes_to_the_same_result(self, weights):
         whole, killed = self.scratch / "whole", self.scratch / "killed"
-        small = (*_SMALL, self.cache)
+        small = (*_SMALL, f"--weights={weights}", self.cache)
         first = _run(*small, f"--output_dir={whole}")
         self.assertEqual(first.returncode, 0, first.stderr)
         self.assertRegex(first.stderr, r"if \d+ clients send it among 8 words each \(")
         self.assertRegex(first.stdout, r"words found by each .* the, .* Every one is ")
         self.assertRegex(first.stdout, r"of the clients that a word needs now: .*%")
         self.check_run_directory(whole)
+        # No file of unreleased words is in the released part.
+        names = {path.name for path in whole.iterdir() if path.is_file()}
+        self.assertEqual(names, _RELEASED)
         died = forked_programs.run(
             "tests.killed_program",
             "checkpoint.jsonl",
@@ -107,6 +116,7 @@ class RunSetUnionTest(parameterized.TestCase):
         (("--epsilon=0",), r"--epsilon=0(\.0)?: has to be a number in \(0, 50\]"),
         (("--num_passes=0",), r"--num_passes=0: .* in \[1, 100\]"),
         (("--pass_growth=9",), "--pass_growth=9.0 needs --num_passes above 1"),
+        (("--weights=adaptive",), "--weights=adaptive: --num_passes=1 has to be from"),
         (("--delta=2",), "--delta=2"),
         (("--extra",), "Unknown"),
     )

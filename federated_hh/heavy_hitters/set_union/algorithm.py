@@ -2,7 +2,7 @@
 
 Gopi et al. 2020, "Differentially Private Set Union", the weighted Gaussian at user
 level; in passes, of which later ones leave out what earlier ones released, as Swanberg
-et al. 2023 (DP-SIPS).
+et al. 2023 (DP-SIPS), or have adaptive weights, as Chen et al. 2025.
 
     algorithm = SetUnion(population, plan.plan_of(sampler, passes))
     outcome = run.run(algorithm, directory, seed=1)
@@ -49,12 +49,15 @@ class SetUnionState:
             passes, of a pass those with the largest noisy weights first.
         weights: float64 [found]: noisy sums, in weights of a client with one word.
         passes: int64 [found]: the pass that released the word, from 1.
+        levels: uint8 [words]: what clients weigh their words by in the next pass, 0 for
+            a word that they leave out.
         rounds: Passes done.
     """
 
     words: np.ndarray
     weights: np.ndarray
     passes: np.ndarray
+    levels: np.ndarray
     rounds: int = 0
 
     def only(self, is_kept: Sequence[bool]) -> Self:
@@ -80,7 +83,11 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
     def __init__(
         self,
         population: client_words.ClientWords,
-        plan: plan_lib.Plan[Any, sets_plan.WordWeights, sets_plan.NoisyWeights],
+        plan: plan_lib.Plan[
+            Any,
+            sets_plan.WordWeights,
+            sets_plan.NoisyWeights | sets_plan.NoisyTotals,
+        ],
         num_blocks: int | None = None,
     ):
         """Prepares the client computation.
@@ -104,7 +111,9 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
             raise ValueError("no client of the population has a word; give other data")
         self.population = population
         self.plan = plan
-        self.max_rounds = len(plan.mechanism.thresholds)
+        self._passes = sets_plan.passes_of(plan)
+        self._is_adaptive = isinstance(plan.mechanism, sets_plan.NoisyTotals)
+        self.max_rounds = self._passes.num_passes
         if num_blocks is None:
             num_blocks = math.ceil(population.num_entries / _ENTRIES_PER_BLOCK)
             num_blocks = min(num_blocks, _MOST_SUMS_KEPT // population.num_words)
@@ -129,18 +138,20 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         """Returns the state before the first pass: nothing is released."""
         del repeat
         none = np.zeros(0, np.int64)
-        return SetUnionState(none, np.zeros(0), none)
+        return SetUnionState(
+            none, np.zeros(0), none, np.ones(self.population.num_words, np.uint8)
+        )
 
     def next_query(self, state: SetUnionState) -> algorithm.Query[np.ndarray] | None:
-        """Returns the question for the weights of all words not yet released."""
+        """Returns the question for the weights of all words not left out."""
         if state.rounds == self.max_rounds:
             return None
-        left_out = np.zeros(self.population.num_words, bool)
-        left_out[state.words] = True
 
         def ask(cohort: np.ndarray, stream: streams.Stream) -> np.ndarray:
+            if self._is_adaptive:  # a client draws its words once
+                stream = stream.of(b"")
             message = {
-                "left_out": left_out,
+                "levels": state.levels,
                 "word_bytes": self._word_bytes,
                 # Of the round and not of a block: a client's draw does not depend on
                 # how the clients are cut.
@@ -152,7 +163,10 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
 
         def of_client() -> client_bytes.ClientBytes:
             mean = round(self._bytes_sent / self.population.num_clients)
-            return client_bytes.ClientBytes(int(self._word_bytes[left_out].sum()), mean)
+            told = int(self._word_bytes[state.words].sum())
+            if self._is_adaptive:  # a byte for the level of each word that it sent
+                told = self.plan.contribution.contribution_bound * (state.rounds > 0)
+            return client_bytes.ClientBytes(told, mean)
 
         return algorithm.Query(ask, {"words_left_out": len(state.words)}, of_client)
 
@@ -162,11 +176,16 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         """Adds the words that a pass released."""
         number = state.rounds + 1
         order = np.argsort(-released.weights, kind="stable")
-        weights = released.weights[order] / weighted_gaussian.NORM
+        weights = released.weights[order] / self._passes.unit(state.rounds)
+        levels = released.levels
+        if not self._is_adaptive:
+            levels = state.levels.copy()
+            levels[released.words] = 0
         after = SetUnionState(
             np.concatenate([state.words, released.words[order]]),
             np.concatenate([state.weights, weights]),
             np.concatenate([state.passes, np.full(len(order), number, np.int64)]),
+            levels,
             number,
         )
         metrics = {"words_released": len(order), "words_found": len(after.words)}
@@ -191,9 +210,10 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
     def _weights_of_block(self, message, block) -> dict[str, tf.Tensor]:
         """Returns the sums of a block's weights: int64 [words].
 
-        The body of the client computation. Each client leaves out the released words,
-        draws `contribution_bound` of the others if it has more, and sends each with the
-        weight of their number.
+        The body of the client computation. Each client draws `contribution_bound` of
+        its words if it has more, and sends those not left out with weights in
+        proportion to their levels. With uniform weights, it leaves words out before it
+        draws.
         """
         columns = selection.MappedColumns(self.population)
         clients = block["clients"]
@@ -201,31 +221,55 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         words = columns.word_ids(entries)
         size = tf.size(clients)
         owners = tf.repeat(tf.range(size), splits[1:] - splits[:-1])
-        is_left = ~tf.gather(message["left_out"], words)
-        words, owners = words[is_left], owners[is_left]
-        counts = tf.math.bincount(owners, minlength=size, maxlength=size)
-        bound = self.plan.contribution.contribution_bound
-        has_more = tf.gather(counts, owners) > bound
         # Everybody is asked, so that a block's clients, and their entries, follow each
         # other: each entry has its own counter.
         first = tf.gather(columns.row_splits(), clients[0])
         bits = selection.random_bits(message["seed"], first, tf.size(entries))
-        chosen = _chosen(owners[has_more], bits[is_left][has_more], bound)
-        weights = tf.gather(
-            tf.constant(weighted_gaussian.weights(bound)), tf.minimum(counts, bound)
-        )
-        sent, of = (
+        levels = tf.cast(tf.gather(message["levels"], words), tf.int64)
+        if not self._is_adaptive:
+            is_left = levels > 0
+            words, owners, bits, levels = (
+                part[is_left] for part in (words, owners, bits, levels)
+            )
+        counts = tf.math.bincount(owners, minlength=size, maxlength=size)
+        bound = self.plan.contribution.contribution_bound
+        has_more = tf.gather(counts, owners) > bound
+        chosen = _chosen(owners[has_more], bits[has_more], bound)
+        words, owners, levels = (
             tf.concat([part[~has_more], tf.gather(part[has_more], chosen)], 0)
-            for part in (words, owners)
+            for part in (words, owners, levels)
         )
         sums = tf.math.unsorted_segment_sum(
-            tf.gather(weights, of), sent, self.population.num_words
+            _weights(levels, owners, size), words, self.population.num_words
         )
-        num_bytes = tf.reduce_sum(tf.gather(message["word_bytes"], sent))
+        num_bytes = tf.reduce_sum(tf.gather(message["word_bytes"], words[levels > 0]))
         return {
             "weights": tf.ensure_shape(sums, [self.population.num_words]),
             "bytes": tf.cast(num_bytes, tf.int64),
         }
+
+
+def _weights(levels: tf.Tensor, owners: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Returns clients' weights, whose L2 norm is at most 2^20 and nearly that.
+
+    Args:
+        levels: int64 [n]: level of each word, at most 16.
+        owners: int32 [n]: the word's client.
+        size: Number of clients.
+
+    Returns:
+        int64 [n]: floor(sqrt(2^40 l^2 / s)) for a level l of a client whose levels have
+        the sum of squares s.
+    """
+    squares = levels * levels
+    totals = tf.maximum(
+        tf.gather(tf.math.unsorted_segment_sum(squares, owners, size), owners), 1
+    )
+    numerators = weighted_gaussian.NORM**2 * squares
+    roots = tf.sqrt(tf.cast(numerators, tf.float64) / tf.cast(totals, tf.float64))
+    found = tf.cast(roots, tf.int64)
+    # Rounding can only have passed the next integer.
+    return found - tf.cast(found * found * totals > numerators, tf.int64)
 
 
 def _chosen(owners: tf.Tensor, bits: tf.Tensor, bound: int) -> tf.Tensor:

@@ -57,6 +57,13 @@ class SetUnionOptions:
         most=100,
         why="else a pass would have next to no budget",
     )
+    weights: str = _privacy_option(
+        "uniform",
+        "Weights of a client's words: 'uniform', or 'adaptive', which after each pass "
+        "takes weight from words that need none or cannot be found. Noisy sums of all "
+        "passes then add up.",
+        choices=("uniform", "adaptive"),
+    )
     num_repeats: int = option_of(
         TrieHHOptions,
         "num_repeats",
@@ -71,6 +78,10 @@ class SetUnionOptions:
         check(self)
         if self.num_passes == 1 and self.pass_growth != type(self).pass_growth:
             raise OptionError(self, "{pass_growth=} needs {num_passes} above 1")
+        if self.weights == "adaptive" and not 2 <= self.num_passes <= 16:
+            raise OptionError(
+                self, "{weights=}: {num_passes=} has to be from 2 to 16 with them"
+            )
 
     def delta_for(self, num_clients: int) -> float:
         """Returns delta for a number of clients, at least 1.
@@ -95,13 +106,17 @@ class SetUnionOptions:
         Raises:
             OptionError: If nothing can be released, or nothing is proved.
         """
-        from federated_hh.privacy.sets import weighted_gaussian
+        from federated_hh.privacy.sets import adaptive_gaussian, weighted_gaussian
 
+        kind: type[weighted_gaussian.WeightedGaussian]
+        kind = weighted_gaussian.WeightedGaussian
+        if self.weights == "adaptive":
+            kind = adaptive_gaussian.AdaptiveGaussian
         delta = self.delta_for(num_clients)
         shares = [self.pass_growth**number for number in range(self.num_passes)]
         try:
             passes = weighted_gaussian.solve(
-                self.epsilon, delta, self.contribution_bound, shares
+                self.epsilon, delta, self.contribution_bound, shares, kind
             )
         except ValueError as error:
             raise OptionError(

@@ -12,7 +12,7 @@ from federated_hh.heavy_hitters.set_union import algorithm as set_union
 from federated_hh.heavy_hitters.set_union import options as set_union_options
 from federated_hh.heavy_hitters.triehh import report as triehh_report
 from federated_hh.privacy import statement as statement_lib
-from federated_hh.privacy.sets import weighted_gaussian
+from federated_hh.privacy.sets import plan as sets_plan
 from federated_hh.reports import client_bytes, page, plots
 from federated_hh.run_directory import directory as run_directory
 
@@ -188,12 +188,11 @@ def _found(words: pd.DataFrame, results: Results) -> str:
 
 def _parameters(algorithm: set_union.SetUnion, metrics: pd.DataFrame) -> str:
     population, plan = algorithm.population, algorithm.plan
+    found = sets_plan.passes_of(plan)
     passes = ", ".join(
-        f"noise multiplier {multiplier:.4g} with threshold "
-        f"{threshold / weighted_gaussian.NORM:.5g}"
-        for multiplier, threshold in zip(
-            plan.mechanism.noise_multipliers, plan.mechanism.thresholds, strict=True
-        )
+        f"noise multiplier {found.noise_multipliers[number]:.4g} with threshold "
+        f"{threshold / found.unit(number):.5g}"
+        for number, threshold in enumerate(found.thresholds)
     )
     return (
         f"{population.num_clients:,} clients with {population.num_words:,} distinct "

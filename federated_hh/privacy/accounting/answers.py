@@ -243,7 +243,7 @@ def set_union(
         )
     for number in range(num_passes):
         multiplier = passes.noise_multipliers[number]
-        threshold = passes.thresholds[number] / weighted_gaussian.NORM
+        threshold = passes.thresholds[number] / passes.unit(number)
         name = f", pass {number + 1}" if num_passes > 1 else ""
         rows.append(row(f"noise multiplier{name}", multiplier, "over a client's norm"))
         rows.append(row(f"threshold{name}", threshold, "noisy weight of a word"))

@@ -4,6 +4,7 @@ The theorem is that of docs/set_union_privacy.md, in both directions.
 """
 
 import dataclasses
+import functools
 import math
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ from federated_hh.options import checks
 from federated_hh.privacy import drawn_noise, statement
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.guarantee import Adjacency, Guarantee
-from federated_hh.privacy.sets import weighted_gaussian
+from federated_hh.privacy.sets import adaptive_gaussian, weighted_gaussian
 from federated_hh.randomness import identities, integer_noise, streams
 
 _ASSUMPTIONS = (
@@ -28,6 +29,11 @@ _ASSUMPTIONS = (
     "a part of probability 2^-141 of each number (docs/integer_noise.md). The numbers "
     "include this difference. Its bits are SHAKE256 of the noise key and of the run's "
     "sums; whoever has the key can remove the noise.",
+)
+_LEVELS = (
+    "With adaptive weights, a client sends words that it draws once. After each pass "
+    "the aggregator tells it the levels of these words, which follow from their noisy "
+    "totals, and tells nobody the level of a word that they did not send."
 )
 _POPULATION_IS_PUBLIC = (
     "Clients without a word were left out of the population. Its size, and a delta "
@@ -63,11 +69,16 @@ class Released:
 
     Attributes:
         words: int64 [released]: indices into the sums, ascending.
-        weights: int64 [released]: noisy sums.
+        weights: int64 [released]: noisy sums, or noisy totals.
+        levels: uint8 [words]: with adaptive weights, each word's level for the clients
+            that sent it; else empty. Not for the public.
     """
 
     words: np.ndarray
     weights: np.ndarray
+    levels: np.ndarray = dataclasses.field(
+        default_factory=functools.partial(np.zeros, 0, np.uint8)
+    )
 
 
 @identities.identity("NoisyWeights", "noise_multipliers thresholds")
@@ -100,23 +111,91 @@ class NoisyWeights(plan_lib.Mechanism[integer_noise.NoiseState]):
         words by their hashes has ever heard of it.
         """
         del facts
-        sent = np.flatnonzero(total > 0)
-        stddev = self.noise_multipliers[state.rounds] * weighted_gaussian.NORM
         threshold = self.thresholds[state.rounds]
-        state, noisy = self._add(total[sent], stddev, state, stream)
+        sent, noisy, state = _with_noise(total, self.noise_multipliers, state, stream)
         passed = noisy >= threshold
         return plan_lib.Release(Released(sent[passed], noisy[passed]), state)
 
-    def _add(self, sums, stddev, state, stream):
-        after = dataclasses.replace(state, rounds=state.rounds + 1)
-        if not len(sums):
-            return after, sums
-        noisy, after = integer_noise.Independent().add(sums, stddev, state, stream)
-        # Whole numbers below 2^53 (`_Theorem.check`), in float64.
-        return after, noisy.astype(np.int64)
+
+def _with_noise(
+    total: np.ndarray,
+    noise_multipliers: tuple[float, ...],
+    state: integer_noise.NoiseState,
+    stream: streams.Stream,
+) -> tuple[np.ndarray, np.ndarray, integer_noise.NoiseState]:
+    """Returns the words that somebody sent, their noisy sums, and the next state."""
+    sent = np.flatnonzero(total > 0)
+    if not len(sent):
+        return sent, sent, dataclasses.replace(state, rounds=state.rounds + 1)
+    stddev = noise_multipliers[state.rounds] * weighted_gaussian.NORM
+    noisy, state = integer_noise.Independent().add(total[sent], stddev, state, stream)
+    # Whole numbers below 2^53 (`_Theorem.check`), in float64.
+    return sent, noisy.astype(np.int64), state
 
 
-_Plan: TypeAlias = plan_lib.Plan[Any, WordWeights, NoisyWeights]
+@dataclasses.dataclass(frozen=True)
+class Totals:
+    """The state of `NoisyTotals`: noisy totals, of unreleased words too.
+
+    Attributes:
+        noise: The noise's state.
+        totals: int64 [words]: totals, 0 of words that nobody sent; empty at first.
+    """
+
+    noise: integer_noise.NoiseState
+    totals: np.ndarray
+
+
+@identities.identity("NoisyTotals", "noise_multipliers thresholds factors")
+@dataclasses.dataclass(frozen=True)
+class NoisyTotals(plan_lib.Mechanism[Totals]):
+    """Adds up noisy sums over passes, and releases totals that reach the threshold.
+
+    Attributes:
+        noise_multipliers: The noise of each pass, over a client's L2 norm.
+        thresholds: The total that a word needs in each pass, in integers.
+        factors: The factor of each pass's sums in a total.
+    """
+
+    noise_multipliers: tuple[float, ...]
+    thresholds: tuple[int, ...]
+    factors: tuple[int, ...]
+
+    def initialize(self) -> Totals:
+        """Returns the state before the first pass."""
+        return Totals(integer_noise.NoiseState(), np.zeros(0, np.int64))
+
+    def release(
+        self,
+        total: Any,
+        state: Totals,
+        facts: plan_lib.Facts,
+        stream: streams.Stream,
+    ) -> plan_lib.Release[Totals]:
+        """Returns `Released`, of the sums of all words: int64 [words].
+
+        As with `NoisyWeights`, a sum of 0 gets no noise.
+        """
+        del facts
+        number = state.noise.rounds
+        sent, noisy, noise = _with_noise(
+            total, self.noise_multipliers, state.noise, stream
+        )
+        totals = state.totals.copy() if number else np.zeros(len(total), np.int64)
+        totals[sent] += self.factors[number] * noisy
+        passed = totals[sent] >= self.thresholds[number]
+        released, left = sent[passed], sent[~passed]
+        levels = np.zeros(len(total), np.uint8)
+        # The most words of a client do not matter to them.
+        passes = adaptive_gaussian.AdaptiveGaussian(
+            1, self.noise_multipliers, self.thresholds, self.factors
+        )
+        levels[left] = passes.levels(number, totals[left])
+        value = Released(released, totals[released], levels)
+        return plan_lib.Release(value, Totals(noise, totals))
+
+
+_Plan: TypeAlias = plan_lib.Plan[Any, WordWeights, NoisyWeights | NoisyTotals]
 
 
 def plan_of(
@@ -132,20 +211,42 @@ def plan_of(
         passes: Noise and thresholds.
         population_has_empty_users: See `WordWeights`.
     """
+    mechanism: NoisyWeights | NoisyTotals
+    if isinstance(passes, adaptive_gaussian.AdaptiveGaussian):
+        mechanism = NoisyTotals(
+            passes.noise_multipliers, passes.thresholds, passes.factors
+        )
+    else:
+        mechanism = NoisyWeights(passes.noise_multipliers, passes.thresholds)
     return plan_lib.Plan(
         sampler=sampler,
         contribution=WordWeights(passes.contribution_bound, population_has_empty_users),
-        mechanism=NoisyWeights(passes.noise_multipliers, passes.thresholds),
+        mechanism=mechanism,
     )
 
 
 def passes_of(plan: _Plan) -> weighted_gaussian.WeightedGaussian:
     """Returns the noise and the thresholds of a plan."""
-    return weighted_gaussian.WeightedGaussian(
+    mechanism = plan.mechanism
+    return _passes(
         plan.contribution.contribution_bound,
-        plan.mechanism.noise_multipliers,
-        plan.mechanism.thresholds,
+        mechanism.noise_multipliers,
+        mechanism.thresholds,
+        mechanism.factors if isinstance(mechanism, NoisyTotals) else None,
     )
+
+
+def _passes(
+    contribution_bound: int,
+    noise_multipliers: tuple[float, ...],
+    thresholds: tuple[int, ...],
+    factors: tuple[int, ...] | None,
+) -> weighted_gaussian.WeightedGaussian:
+    """Returns the passes, with adaptive weights if there are factors."""
+    given = contribution_bound, noise_multipliers, thresholds
+    if factors is None:
+        return weighted_gaussian.WeightedGaussian(*given)
+    return adaptive_gaussian.AdaptiveGaussian(*given, factors)
 
 
 class _Theorem(plan_lib.Theorem):
@@ -183,6 +284,7 @@ class _Theorem(plan_lib.Theorem):
         passes = passes_of(plan)
         has_empty = plan.contribution.population_has_empty_users
         several = passes.num_passes > 1
+        is_adaptive = isinstance(plan.mechanism, NoisyTotals)
         return statement.PrivacyStatement(
             setting=(
                 "Central DP: a trusted aggregator sees every client's words, "
@@ -197,6 +299,7 @@ class _Theorem(plan_lib.Theorem):
             mechanism=(
                 "Set union by the weighted Gaussian (Gopi et al. 2020)"
                 + (", in passes (Swanberg et al. 2023)" if several else "")
+                + (", with adaptive weights (Chen et al. 2025)" if is_adaptive else "")
                 + ", with integer weights and noise"
             ),
             mechanism_output=(
@@ -215,6 +318,7 @@ class _Theorem(plan_lib.Theorem):
             ),
             assumptions=(
                 *_ASSUMPTIONS,
+                *((_LEVELS,) if is_adaptive else ()),
                 *(() if has_empty else (_POPULATION_IS_PUBLIC,)),
             ),
             not_counted=_NOT_COUNTED,
@@ -226,12 +330,18 @@ class _Theorem(plan_lib.Theorem):
 def _parameters(
     plan: _Plan, passes: weighted_gaussian.WeightedGaussian, delta: float, runs: int
 ) -> dict[str, float | int | str]:
+    factors = (
+        {"factors of passes": ", ".join(map(str, plan.mechanism.factors))}
+        if isinstance(plan.mechanism, NoisyTotals)
+        else {}
+    )
     return {
         "population_size (n)": plan.sampler.num_clients,
         "most words of a client": passes.contribution_bound,
         "passes": passes.num_passes,
         "noise multipliers": ", ".join(map(repr, passes.noise_multipliers)),
         "thresholds in 2^-20": ", ".join(map(str, passes.thresholds)),
+        **factors,
         "delta asked for": delta,
         "runs": runs,
         "users_without_words": "counted"
@@ -251,10 +361,12 @@ def recomputed(stated: statement.PrivacyStatement) -> tuple[Guarantee, ...]:
         ValueError: A parameter is out of range.
     """
     found: dict[str, Any] = dict(stated.parameters)
-    passes = weighted_gaussian.WeightedGaussian(
+    factors = found.get("factors of passes")
+    passes = _passes(
         found["most words of a client"],
         tuple(map(float, found["noise multipliers"].split(", "))),
         tuple(map(int, found["thresholds in 2^-20"].split(", "))),
+        None if factors is None else tuple(map(int, factors.split(", "))),
     )
     checks.integer(passes=found["passes"], least=1)
     if found["passes"] != passes.num_passes:
@@ -307,4 +419,5 @@ def _guarantee(
     )
 
 
-plan_lib.register(plan_lib.Sampling.LIMITED, WordWeights, NoisyWeights, _Theorem())
+for _mechanism in (NoisyWeights, NoisyTotals):
+    plan_lib.register(plan_lib.Sampling.LIMITED, WordWeights, _mechanism, _Theorem())

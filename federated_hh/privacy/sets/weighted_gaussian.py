@@ -12,7 +12,8 @@ import dataclasses
 import fractions
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -59,10 +60,18 @@ def log_noise_tail(least: np.ndarray, stddev: float) -> np.ndarray:
         Gaussian that is rounded at random. For m >= 1 the sum of exp(-n^2 / 2v), n >= m
         and v = S^2 + 5, is at most the integral from m - 1 on.
     """
+    deviation = math.sqrt(stddev**2 + discrete_gaussian.ROUNDING_VARIANCE)
+    return log_normal_tail((np.asarray(least, np.float64) - 1) / deviation)
+
+
+def log_normal_tail(away: np.ndarray) -> np.ndarray:
+    """Returns the logarithm of the standard normal tail, rounded upwards.
+
+    Args:
+        away: Any shape; below 0 the result is 0. May be off by a few roundings.
+    """
     from scipy import special
 
-    deviation = math.sqrt(stddev**2 + discrete_gaussian.ROUNDING_VARIANCE)
-    away = (np.asarray(least, np.float64) - 1) / deviation
     found = special.log_ndtr(-away)
     # Of the division and of SciPy's function, as in `conversions.gaussian_delta`.
     error = rounding.UNIT * (16 * np.abs(away) * (np.abs(away) + 1) - 128 * found + 16)
@@ -115,6 +124,45 @@ class WeightedGaussian:
         """Returns the noise's standard deviation in a pass, from 0, in integers."""
         return self.noise_multipliers[number] * NORM
 
+    def unit(self, number: int) -> int:
+        """Returns the unit of a pass's threshold: a client with one word, from 0."""
+        del number
+        return NORM
+
+    def total_stddev(self, number: int) -> float:
+        """Returns the standard deviation of the noise that a pass's threshold meets."""
+        return self.stddev(number)
+
+    def crossing_at(self, number: int, threshold: int) -> float:
+        """Returns `crossing` of a pass, from 0, at another threshold."""
+        return crossing(threshold, self.stddev(number), self.contribution_bound)
+
+    @classmethod
+    def of_noise(
+        cls,
+        contribution_bound: int,
+        noise_multipliers: tuple[float, ...],
+        delta_of_a_pass: float,
+        **fields: Any,
+    ) -> Self:
+        """Returns the passes whose thresholds are the smallest for their delta.
+
+        Args:
+            contribution_bound: The most words that a client sends in a pass.
+            noise_multipliers: The noise of each pass.
+            delta_of_a_pass: The most that `crossing_at` may be, in (0, 1).
+            **fields: Fields of a subclass.
+        """
+        highest = (2**62,) * len(noise_multipliers)
+        made = cls(contribution_bound, noise_multipliers, highest, **fields)
+        thresholds = (
+            least_threshold(
+                delta_of_a_pass, functools.partial(made.crossing_at, number)
+            )
+            for number in range(made.num_passes)
+        )
+        return dataclasses.replace(made, thresholds=tuple(thresholds))
+
     @functools.cached_property
     def rho(self) -> fractions.Fraction:
         """The zCDP of the passes' Gaussian noise together."""
@@ -125,7 +173,7 @@ class WeightedGaussian:
     def crossing(self) -> float:
         """Bound on the probability that a word of one client alone is released."""
         each = (
-            crossing(threshold, self.stddev(number), self.contribution_bound)
+            self.crossing_at(number, threshold)
             for number, threshold in enumerate(self.thresholds)
         )
         return math.fsum(each) * (1 + _UNIT)
@@ -135,13 +183,15 @@ class WeightedGaussian:
 
         Args:
             probability: The probability of a release, in (0, 1).
-            num_words: Words that each holder sends, 1 to the contribution bound.
+            num_words: Words that each holder sends, 1 to the contribution bound, in
+                every pass and with equal weights.
         """
         from scipy import special
 
         checks.probability(probability=probability)
         least = min(
-            threshold + special.ndtri(probability) * self.stddev(number)
+            (threshold + special.ndtri(probability) * self.total_stddev(number))
+            * (NORM / self.unit(number))
             for number, threshold in enumerate(self.thresholds)
         )
         return max(1, math.ceil(least / weight(num_words)))
@@ -197,34 +247,50 @@ def crossing(threshold: int, stddev: float, most: int) -> float:
         The largest of 1 - (1 - q_t)^t for t words of weight w_t, where q_t is the
         probability that one of them reaches the threshold.
     """
-    counts = np.arange(1, most + 1)
-    log_tails = log_noise_tail(threshold - weights(most)[1:], stddev)
+    return any_crosses(log_noise_tail(threshold - weights(most)[1:], stddev))
+
+
+def any_crosses(log_tails: np.ndarray) -> float:
+    """Bounds the probability that one of a client's words reaches a threshold.
+
+    Args:
+        log_tails: [most]: bound on ln q_t, where q_t is the probability of one of t
+            words, from t = 1.
+
+    Returns:
+        The largest of 1 - (1 - q_t)^t, rounded upwards.
+    """
     if log_tails.max() >= 0:
         return 1.0
+    counts = np.arange(1, len(log_tails) + 1)
     missed = counts * np.log1p(-np.exp(log_tails))
     return min(1.0, float(np.max(-np.expm1(missed))) * (1 + 32 * rounding.UNIT))
 
 
-def least_threshold(delta: float, stddev: float, most: int) -> int:
+def least_threshold(delta: float, crossing_at: Callable[[int], float]) -> int:
     """Finds the smallest threshold of a pass.
 
     Args:
-        delta: The most that `crossing` may be, in (0, 1).
-        stddev: Standard deviation of the noise, in integers.
-        most: The most words of a client.
+        delta: The most that the crossing may be, in (0, 1).
+        crossing_at: Returns the crossing of a threshold, which it does not exceed at
+            larger ones.
     """
     low, high = 0, NORM
-    while crossing(high, stddev, most) > delta:
+    while crossing_at(high) > delta:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        is_enough = crossing(middle, stddev, most) <= delta
+        is_enough = crossing_at(middle) <= delta
         low, high = (low, middle) if is_enough else (middle, high)
     return high
 
 
 def solve(
-    epsilon: float, delta: float, contribution_bound: int, shares: Sequence[float]
+    epsilon: float,
+    delta: float,
+    contribution_bound: int,
+    shares: Sequence[float],
+    kind: type[WeightedGaussian] = WeightedGaussian,
 ) -> WeightedGaussian:
     """Finds the noise and the thresholds of a guarantee.
 
@@ -234,6 +300,7 @@ def solve(
             each pass has an equal part.
         contribution_bound: The most words that a client sends in a pass.
         shares: Shares of the zCDP of each pass, above 0; scaled to a sum of 1.
+        kind: Class of the passes.
 
     Raises:
         ValueError: If an argument is out of range, or no noise is proved to have the
@@ -260,14 +327,7 @@ def solve(
         multiplier * math.sqrt(total / fractions.Fraction(share)) for share in shares
     )
     of_a_pass = delta * float(1 - _NOISE_SHARE) * (1 - _SLACK) / len(shares)
-    found = WeightedGaussian(
-        contribution_bound,
-        multipliers,
-        tuple(
-            least_threshold(of_a_pass, z * NORM, contribution_bound)
-            for z in multipliers
-        ),
-    )
+    found = kind.of_noise(contribution_bound, multipliers, of_a_pass)
     reached = found.epsilon(delta)
     if not reached.is_proved or reached.epsilon > epsilon:
         raise ValueError(

@@ -41,8 +41,8 @@ from federated_hh.privacy.dp_ftrl import (
 )
 from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.local import device_policy
+from federated_hh.privacy.sets import adaptive_gaussian, weighted_gaussian
 from federated_hh.privacy.sets import plan as sets_plan
-from federated_hh.privacy.sets import weighted_gaussian
 from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import plan as triehh_plan
 from federated_hh.randomness import identities
@@ -307,14 +307,23 @@ def _opt_prefix_tree(
     return opt_prefix_tree.OptPrefixTree(population, options, alphabet.Alphabet("abc"))
 
 
-def _set_union(folder: str, data: str, plan: str) -> set_union.SetUnion:
+def _set_union(
+    folder: str,
+    data: str,
+    plan: str,
+    kind: type[weighted_gaussian.WeightedGaussian] = weighted_gaussian.WeightedGaussian,
+) -> set_union.SetUnion:
     words = ["ab"] * 40 + ["ac" if data == "a" else "bc"] * 20 + ["c"] * 9
     population = client_words.ClientWords.from_rows(
         os.path.join(folder, "words"),
         [(str(i), [(word, 1), ("ba", 2), ("каша", 1)]) for i, word in enumerate(words)],
     )
     passes = weighted_gaussian.solve(
-        {"a": 3.0, "b": 4.0}[plan], 1e-3, contribution_bound=2, shares=[1, 3]
+        {"a": 3.0, "b": 4.0}[plan],
+        1e-3,
+        contribution_bound=2,
+        shares=[1, 3],
+        kind=kind,
     )
     sampler = samplers.Everybody(population.num_clients)
     return set_union.SetUnion(population, sets_plan.plan_of(sampler, passes))
@@ -439,6 +448,10 @@ CASES = {
     "opt_prefix_tree": Case(_opt_prefix_tree),
     "sfp": Case(_sfp, repeats=4),
     "set_union": Case(_set_union, (set_union.sent_metrics,)),
+    "set_union_adaptive": Case(
+        functools.partial(_set_union, kind=adaptive_gaussian.AdaptiveGaussian),
+        (set_union.sent_metrics,),
+    ),
     # The third query is refused by all.
     "statistics": Case(
         lambda folder, data, plan: _statistics(data, plan, "secure_sum"), save_every=2

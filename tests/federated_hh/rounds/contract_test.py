@@ -267,7 +267,7 @@ class KilledTest(ContractTestCase):
         self.assertNotIn(None, self._bounds[case])
         # The others have no blocks: NumPy alone, or devices that add up themselves.
         with_blocks = {"triehh", "ldp_triehh", "median_length", "sfp", "set_union"}
-        with_blocks |= {"opt_prefix_tree", "training"}
+        with_blocks |= {"opt_prefix_tree", "set_union_adaptive", "training"}
         self.assertEqual(bool(self._bounds[case]), case in with_blocks)
 
     @parameterized.parameters(*_NAMES)

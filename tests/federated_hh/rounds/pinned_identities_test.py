@@ -25,6 +25,7 @@ _PINNED = {
     "opt_prefix_tree": ["ea673aab38f5f0ad", "dfd8dfd2cdb57878"],
     "sfp": ["ac4ea72ecef9787b", "45c319cbd7008696"],
     "set_union": ["12d64cfc0c6b5bda", "b5747c9d0d7a4d1b"],
+    "set_union_adaptive": ["bb9b4fcb114c589d", "93c3304f31bbb01a"],
     "statistics": ["2ed6ab093717cc94", "fe8dca328b88b673"],
     "statistics_two_servers": ["34a76f6433c481c7", "ba177d7410620fea"],
     "distribution": ["f9a375af2e7d4969", "0dbd09d1e5a20504"],

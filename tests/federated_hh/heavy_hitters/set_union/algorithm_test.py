@@ -8,6 +8,7 @@ import math
 import os
 
 import numpy as np
+import tensorflow as tf
 from absl.testing import absltest, parameterized
 from scipy import stats
 
@@ -15,8 +16,8 @@ from federated_hh.heavy_hitters.set_union import algorithm as set_union
 from federated_hh.heavy_hitters.set_union import options as set_union_options
 from federated_hh.options.fields import OptionError
 from federated_hh.populations.columns import client_words
+from federated_hh.privacy.sets import adaptive_gaussian, weighted_gaussian
 from federated_hh.privacy.sets import plan as sets_plan
-from federated_hh.privacy.sets import weighted_gaussian
 from federated_hh.randomness import noise_keys, streams
 from federated_hh.rounds import samplers, steps
 
@@ -53,9 +54,15 @@ class SetUnionTest(parameterized.TestCase):
             found.append([*words, *(f"only{i}_{j}" for j in range(i % 9))])
         return found
 
-    def passes(self, bound=4, epsilon=8.0, num_passes=1):
+    def passes(
+        self,
+        bound=4,
+        epsilon=8.0,
+        num_passes=1,
+        kind=weighted_gaussian.WeightedGaussian,
+    ):
         shares = [3.0**number for number in range(num_passes)]
-        return weighted_gaussian.solve(epsilon, 1e-6, bound, shares)
+        return weighted_gaussian.solve(epsilon, 1e-6, bound, shares, kind)
 
     def rounds(self, algorithm):
         """Runs a repeat; returns the exact sums of each pass, and all steps."""
@@ -150,6 +157,101 @@ class SetUnionTest(parameterized.TestCase):
             total = algorithm.next_query(state).ask(np.arange(50), streams.Stream(1))
         np.testing.assert_array_equal(total, [0, 50 * weighted_gaussian.NORM])
 
+    def test_adaptive_weights_are_those_of_plain_python(self):
+        clients = self.clients(60)
+        adaptive = adaptive_gaussian.AdaptiveGaussian
+        passes = self.passes(bound=3, num_passes=2, kind=adaptive)
+        # The same words in each pass, whatever was released before.
+        algorithm = self.algorithm(clients, passes, num_blocks=3)
+        levels = np.random.default_rng(2).integers(
+            0, 17, algorithm.population.num_words
+        )
+        released = sets_plan.Released(
+            np.array([0]), np.array([10**8]), levels.astype(np.uint8)
+        )
+        with algorithm.worker():
+            state = algorithm.initialize(0)
+            ask = algorithm.next_query(state).ask
+            stream = streams.Stream(1, history=b"a" * 32)
+            first = [ask(np.array([i]), stream) for i in range(60)]
+            state, _ = algorithm.update(state, released)
+            ask = algorithm.next_query(state).ask
+            stream = streams.Stream(1, history=b"b" * 32)
+            second = [ask(np.array([i]), stream) for i in range(60)]
+            together = ask(np.arange(60), stream)
+        for words, once, again in zip(clients, first, second, strict=True):
+            sent = np.flatnonzero(once)
+            self.assertLen(sent, min(3, len(words)))
+            expected = np.zeros_like(again)
+            squares = sum(int(levels[word]) ** 2 for word in sent)
+            for word in sent:
+                level = int(levels[word])
+                if level:
+                    expected[word] = math.isqrt(2**40 * level**2 // squares)
+                    # Whether a word is sent is the same for all who sent it before.
+                    self.assertGreater(again[word], 0)
+            np.testing.assert_array_equal(again, expected)
+            self.assertLessEqual(sum(int(weight) ** 2 for weight in again), 2**40)
+        np.testing.assert_array_equal(together, sum(second))
+
+    def test_weights_of_many_levels_have_the_norm(self):
+        random = np.random.default_rng(3)
+        owners = np.sort(random.integers(0, 40, 100_000)).astype(np.int32)
+        owners[:99_000] = 0  # as many as a client can send
+        levels = random.integers(0, 17, len(owners))
+        found = set_union._weights(tf.constant(levels), tf.constant(owners), 40).numpy()
+        self.assertTrue(((found > 0) == (levels > 0)).all())
+        norms = np.bincount(owners, found.astype(float) ** 2)
+        self.assertTrue((norms <= 2**40).all())
+        self.assertGreater(norms[0], 0.98 * 2**40)
+
+    def test_totals_are_of_all_passes(self):
+        # Two runs of the mechanism: one releases everything, one nothing at first.
+        every = sets_plan.NoisyTotals((2.0, 0.5), (1, 1), (1, 16))
+        stream = streams.Stream(9, history=b"h" * 32)
+        total = np.full(3_000, 2**30)
+        total[::3] = 0
+        first = every.release(total, every.initialize(), {}, stream)
+        self.assertTrue((first.value.levels == 0).all())  # all are released
+        second = every.release(total, first.state, {}, stream)
+        for release, factors in ((first, (1,)), (second, (1, 16))):
+            np.testing.assert_array_equal(release.value.words, np.flatnonzero(total))
+            noise = release.value.weights - sum(factors) * 2**30
+            stddev = math.hypot(2.0, factors[-1] / 2 if len(factors) > 1 else 0) * 2**20
+            self.assertGreater(
+                stats.kstest(noise / stddev, "norm").pvalue, _FALSE_ALARM
+            )
+        # The second pass adds to the first one's totals, and has noise of its own.
+        later = second.value.weights - first.value.weights - 16 * 2**30
+        self.assertLess(abs(np.corrcoef(later, first.value.weights)[0, 1]), 0.12)
+        highest = int(second.value.weights.max())
+        one = sets_plan.NoisyTotals((2.0, 0.5), (2**40, highest), (1, 16))
+        held = one.release(total, one.initialize(), {}, stream)
+        self.assertEmpty(held.value.words)
+        np.testing.assert_array_equal(held.state.totals > 0, total > 0)
+        again = one.release(total, held.state, {}, stream).value
+        np.testing.assert_array_equal(again.weights, [highest])
+
+    def test_only_words_that_were_sent_have_a_level(self):
+        adaptive = adaptive_gaussian.AdaptiveGaussian
+        passes = self.passes(num_passes=3, kind=adaptive)
+        algorithm = self.algorithm(self.clients(3000), passes)
+        totals, done = self.rounds(algorithm)
+        self.assertLen(totals, 3)
+        seen = set()
+        for total, step in zip(totals, done, strict=True):
+            words, levels = step.released.words, step.released.levels
+            self.assertTrue((total[words] > 0).all())
+            self.assertTrue((levels[words] == 0).all())
+            self.assertTrue((levels[total == 0] == 0).all())
+            self.assertFalse(seen & set(words.tolist()))
+            seen |= set(words.tolist())
+        self.assertContainsSubset(
+            _SHARED, algorithm.results(done[-1].progress.state)["heavy_hitters"]["word"]
+        )
+        # A client of some shared word alone would have to be told otherwise.
+        self.assertGreater(np.count_nonzero(done[0].released.levels), 0)
+
     def test_noise_has_its_law_and_a_sum_of_zero_none(self):
         passes = self.passes()
         mechanism = sets_plan.NoisyWeights(passes.noise_multipliers, (1,))
@@ -219,6 +321,8 @@ class SetUnionOptionsTest(parameterized.TestCase):
         ({"delta": "1"}, "delta"),
         ({"num_passes": 0}, "num_passes"),
         ({"pass_growth": 2.0}, "pass_growth=2.0 needs num_passes above 1"),
+        ({"weights": "adaptive"}, "weights=adaptive: num_passes=1 has to be from 2"),
+        ({"weights": "other"}, "weights"),
     )
     def test_impossible_options_are_refused(self, values, message):
         with self.assertRaisesRegex(OptionError, message):

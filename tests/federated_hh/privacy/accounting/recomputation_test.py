@@ -1,6 +1,7 @@
 """Tests that statements which were edited are refused, and no honest one is."""
 
 import copy
+import functools
 import hashlib
 import json
 import pathlib
@@ -21,8 +22,8 @@ from federated_hh.privacy.dp_ftrl import (
 from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.local import device_policy, device_reports_plan, sketch_plan
 from federated_hh.privacy.local import plan as local_reports_plan
+from federated_hh.privacy.sets import adaptive_gaussian, weighted_gaussian
 from federated_hh.privacy.sets import plan as sets_plan
-from federated_hh.privacy.sets import weighted_gaussian
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.triehh import plan as triehh_plan
 from federated_hh.randomizers import count_mean_sketch
@@ -166,8 +167,8 @@ class _Places:
         self.table = table
 
 
-def _set_union():
-    passes = weighted_gaussian.solve(2.0, 1e-9, 20, [1, 3])
+def _set_union(kind=weighted_gaussian.WeightedGaussian):
+    passes = weighted_gaussian.solve(2.0, 1e-9, 20, [1, 3], kind)
     plan = sets_plan.plan_of(samplers.Everybody(_CLIENTS), passes)
     return plan.statement(_record(_CLIENTS, [{}] * 2, 2), 1e-9)
 
@@ -187,6 +188,11 @@ _KINDS = {
     "set_union": (
         _set_union,
         "most words of a client|passes|noise multipliers|thresholds in 2^-20|runs",
+    ),
+    "set_union_adaptive": (
+        functools.partial(_set_union, adaptive_gaussian.AdaptiveGaussian),
+        "most words of a client|noise multipliers|thresholds in 2^-20"
+        "|factors of passes",
     ),
     "statistics": (
         _statistics,

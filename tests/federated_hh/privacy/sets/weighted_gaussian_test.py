@@ -5,6 +5,7 @@ outcomes of a run on a data set and on its neighbour, in both directions. Client
 have a norm of 16 there, so that the law has few values.
 """
 
+import dataclasses
 import itertools
 import math
 from unittest import mock
@@ -104,11 +105,9 @@ class WeightedGaussianTest(parameterized.TestCase):
         """Returns random noise, with the thresholds that delta has."""
         bound = int(random.integers(1, _WORDS + 1))
         multipliers = tuple(random.uniform(0.3, 4.0, num_passes).tolist())
-        thresholds = tuple(
-            weighted_gaussian.least_threshold(delta / num_passes, z * _NORM, bound)
-            for z in multipliers
+        return weighted_gaussian.WeightedGaussian.of_noise(
+            bound, multipliers, delta / num_passes
         )
-        return weighted_gaussian.WeightedGaussian(bound, multipliers, thresholds)
 
     def violations(self, passes_of, *, replaced=False):
         """Returns how many of 1,000 random cases have a larger delta than claimed."""
@@ -147,14 +146,11 @@ class WeightedGaussianTest(parameterized.TestCase):
 
         def passes(random, num_passes, delta):
             right = self.passes(random, num_passes, delta)
-            low = tuple(
-                weighted_gaussian.least_threshold(delta / num_passes, z * _NORM, 1)
-                - _NORM // 2
-                for z in right.noise_multipliers
+            of_one = weighted_gaussian.WeightedGaussian.of_noise(
+                1, right.noise_multipliers, delta / num_passes
             )
-            wrong = weighted_gaussian.WeightedGaussian(
-                right.contribution_bound, right.noise_multipliers, low
-            )
+            low = tuple(threshold - _NORM // 2 for threshold in of_one.thresholds)
+            wrong = dataclasses.replace(right, thresholds=low)
             # What is claimed are the right thresholds' numbers.
             object.__setattr__(wrong, "epsilon", right.epsilon)
             return wrong
@@ -189,11 +185,8 @@ class WeightedGaussianTest(parameterized.TestCase):
         # has one on D and the other on D'. All noisy weights are enumerated.
         self.small()
         for multiplier, delta in ((1.0, 1e-2), (0.5, 1e-4), (2.0, 1e-3)):
-            threshold = weighted_gaussian.least_threshold(
-                1e-9, multiplier * _NORM, _WORDS
-            )
-            passes = weighted_gaussian.WeightedGaussian(
-                _WORDS, (multiplier,), (threshold,)
+            passes = weighted_gaussian.WeightedGaussian.of_noise(
+                _WORDS, (multiplier,), 1e-9
             )
             power = math.exp(passes.epsilon(delta, replaced=True).epsilon)
             _, law = _noise_law(multiplier * _NORM)
