@@ -117,7 +117,10 @@ class ClientBytesTest(parameterized.TestCase):
         by_hand = steps.Steps(algorithm, seed=1, noise_key=key)
         left = population.words.to_pylist().index("aб")
         some = np.array([left])
-        second = set_union.SetUnionState(some, np.ones(1), np.ones(1, np.int64), 1)
+        levels = np.ones(population.num_words, np.uint8)
+        levels[left] = 0
+        ones = np.ones(1, np.int64)
+        second = set_union.SetUnionState(some, np.ones(1), ones, levels, 1)
         place = by_hand.begin()
         for state, told in ((place.state, []), (second, ["aб"])):
             query = algorithm.next_query(state)
