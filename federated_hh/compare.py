@@ -20,7 +20,14 @@ from absl import app
 from federated_hh.files import atomic_files, installation
 from federated_hh.options import option_flags
 from federated_hh.options.fields import check, option
-from federated_hh.reports import compared, metric_labels, page, page_blocks, plots
+from federated_hh.reports import (
+    client_bytes,
+    compared,
+    metric_labels,
+    page,
+    page_blocks,
+    plots,
+)
 
 # Metrics of a run's progress, not of its quality.
 _KEYS = frozenset(["repeat", "round", "level", "pass_number"])
@@ -164,11 +171,18 @@ def _last(runs: Sequence[compared.Compared]) -> page_blocks.Section:
             }
             rows.append({"metric": metric_labels.label(measure.name), **cells})
     for name in _shown(runs):
-        row: dict[str, object] = {"metric": metric_labels.label(name)}
+        # A phone has to bear the largest round, and the last is often a small one.
+        is_largest = name in client_bytes.COLUMNS
+        label = metric_labels.label(name) + ", largest round" * is_largest
+        row: dict[str, object] = {"metric": label}
         for run in runs:
             values = _numeric(run).get(name, pd.Series(dtype=float)).dropna()
             row[run.name] = (
-                metric_labels.shown(name, float(values.iloc[-1])) if len(values) else ""
+                metric_labels.shown(
+                    name, float(values.max() if is_largest else values.iloc[-1])
+                )
+                if len(values)
+                else ""
             )
         rows.append(row)
     if not rows:

@@ -7,7 +7,7 @@ import pandas as pd
 from federated_hh.privacy import plan
 from federated_hh.reports import page
 
-_COLUMNS = ["download_bytes", "upload_bytes"]
+COLUMNS = ["download_bytes", "upload_bytes"]
 
 
 def add(report: page.Page, metrics: pd.DataFrame, sampler: plan.Sampler[Any]) -> None:
@@ -18,9 +18,9 @@ def add(report: page.Page, metrics: pd.DataFrame, sampler: plan.Sampler[Any]) ->
         metrics: The simulator's, a row a round.
         sampler: The plan's, which limits the rounds of a client.
     """
-    if not set(_COLUMNS) <= {*metrics}:
+    if not set(COLUMNS) <= {*metrics}:
         return
-    sizes, rounds = metrics[_COLUMNS], int(metrics["round"].max())
+    sizes, rounds = metrics[COLUMNS], int(metrics["round"].max())
     most = min(rounds, sampler.limits(rounds).max_participation)
     of_repeats = sizes.groupby(metrics["repeat"])
     run = of_repeats.agg(lambda column: column.nlargest(most).sum()).max()

@@ -69,7 +69,10 @@ class CompareTest(absltest.TestCase):
             noise_key=noise_keys.NoiseKey(1, is_secret=False),
         ) as directory:
             rounds = pd.DataFrame(
-                {"repeat": 0, "round": [1, 2], "loss": [5.0, 5.0 - rate]}
+                {
+                    **{"repeat": 0, "round": [1, 2], "loss": [5.0, 5.0 - rate]},
+                    "upload_bytes": [4000, 70],
+                }
             )
             if words is not None:
                 repeats = range(len(words))
@@ -111,8 +114,16 @@ class CompareTest(absltest.TestCase):
         epsilons = privacy.blocks[0].data["epsilon"].tolist()
         self.assertEqual(epsilons, ["2", "3.001"])  # never below the bound
         self.assertEqual(given.blocks[0].rows, [["--rate", "0.5", "1.25"]])
-        self.assertEqual(last.blocks[0].rows, [["loss", "4.500", "3.750"]])
-        self.assertEqual([block.caption for block in curves.blocks], ["loss"])
+        self.assertEqual(
+            last.blocks[0].rows,
+            [
+                ["loss", "4.500", "3.750"],
+                ["upload bytes, largest round", "4,000", "4,000"],
+            ],
+        )
+        self.assertEqual(
+            [block.caption for block in curves.blocks], ["loss; upload bytes"]
+        )
 
         output = self.scratch / "compare.html"
         with flagsaver.as_parsed(output=str(output)):
@@ -129,7 +140,7 @@ class CompareTest(absltest.TestCase):
         self.assertIn("running", found.blocks[0].data["status"].tolist())
         self.assertIn("b: no statement yet", privacy.blocks[1].source)
         self.assertEqual(given.blocks[0].source, "None.")
-        self.assertEqual(last.blocks[0].rows, [["loss", "4.500", ""]])
+        self.assertEqual(last.blocks[0].rows[0], ["loss", "4.500", ""])
 
     def ranking(self, *paths):
         pairs = zip(paths, compare.names_of(paths), strict=True)
