@@ -70,6 +70,8 @@ class DenyList:
         Raises:
             PopulationError: If the file is no list of words; see `read_dictionary`.
         """
+        if options.deny_words is None:
+            return cls(frozenset(), language)
         from federated_hh.populations.readers import word_table
 
         return cls(word_table.read_dictionary(options.deny_words, language), language)

@@ -8,8 +8,10 @@ such as its level. Words and prefixes are lines of UTF-8.
 
 import dataclasses
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from federated_hh.privacy.local import reports as local_reports
+if TYPE_CHECKING:  # most algorithms have no local reports
+    from federated_hh.privacy.local import reports as local_reports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +57,7 @@ def of_vector(size: int, largest: int, num_clients: int) -> int:
 
 
 def of_reports(
-    reports: local_reports.LdpTrieHHReports | local_reports.OneReport,
+    reports: "local_reports.LdpTrieHHReports | local_reports.OneReport",
     candidates: int,
     num_clients: int,
 ) -> int:
