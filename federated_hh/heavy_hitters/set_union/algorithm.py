@@ -27,8 +27,8 @@ import tensorflow as tf
 from federated_hh.heavy_hitters import selection
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy import plan as plan_lib
+from federated_hh.privacy.sets import mechanisms, weighted_gaussian
 from federated_hh.privacy.sets import plan as sets_plan
-from federated_hh.privacy.sets import weighted_gaussian
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import algorithm, block_round, client_bytes, run
 
@@ -86,7 +86,7 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         plan: plan_lib.Plan[
             Any,
             sets_plan.WordWeights,
-            sets_plan.NoisyWeights | sets_plan.NoisyTotals,
+            mechanisms.NoisyWeights | mechanisms.NoisyTotals,
         ],
         num_blocks: int | None = None,
     ):
@@ -112,7 +112,7 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         self.population = population
         self.plan = plan
         self._passes = sets_plan.passes_of(plan)
-        self._is_adaptive = isinstance(plan.mechanism, sets_plan.NoisyTotals)
+        self._is_adaptive = isinstance(plan.mechanism, mechanisms.NoisyTotals)
         self.max_rounds = self._passes.num_passes
         if num_blocks is None:
             num_blocks = math.ceil(population.num_entries / _ENTRIES_PER_BLOCK)
@@ -171,7 +171,7 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         return algorithm.Query(ask, {"words_left_out": len(state.words)}, of_client)
 
     def update(
-        self, state: SetUnionState, released: sets_plan.Released
+        self, state: SetUnionState, released: mechanisms.Released
     ) -> tuple[SetUnionState, Mapping[str, float | int]]:
         """Adds the words that a pass released."""
         number = state.rounds + 1

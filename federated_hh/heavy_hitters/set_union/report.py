@@ -125,7 +125,8 @@ def write(
     found = report.section("Words found", covered=True)
     found.text(
         "Words of the first repeat, by pass, the largest noisy weight first. A client "
-        "adds 1/sqrt(t) to the weight of each of the t words that it sends."
+        "adds 1/sqrt(t) to the weight of each of the t words that it sends. Adaptive "
+        "weights differ from that, and are means over passes here."
     )
     shown = released[released["repeat"] == 0].drop(columns="repeat")
     found.table("heavy_hitters.csv", released, shown=shown.head(_NUM_SHOWN))
@@ -155,7 +156,10 @@ def write(
     if drawn:
         rounds.plot("passes.png", plots.over_rounds(metrics, drawn))
     before = report.section("Detection limits", covered=False)
-    before.text(f"Computed before the run. {set_union_options.sentences(findable)}")
+    before.text(
+        "Computed before the run, for equal weights in all passes. "
+        + set_union_options.sentences(findable)
+    )
     before.table("detectable.csv", pd.DataFrame(findable))
     client_bytes.add(report, metrics, algorithm.plan.sampler)
     report.statement(statement)

@@ -5,7 +5,9 @@ import lazy_loader
 __getattr__, __dir__, __all__ = lazy_loader.attach(
     __name__,
     submod_attrs={
-        "plan": ["NoisyWeights", "WordWeights"],
+        "adaptive_gaussian": ["AdaptiveGaussian"],
+        "mechanisms": ["NoisyTotals", "NoisyWeights"],
+        "plan": ["WordWeights"],
         "weighted_gaussian": ["WeightedGaussian", "solve"],
     },
 )

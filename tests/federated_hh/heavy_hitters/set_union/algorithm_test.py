@@ -16,7 +16,7 @@ from federated_hh.heavy_hitters.set_union import algorithm as set_union
 from federated_hh.heavy_hitters.set_union import options as set_union_options
 from federated_hh.options.fields import OptionError
 from federated_hh.populations.columns import client_words
-from federated_hh.privacy.sets import adaptive_gaussian, weighted_gaussian
+from federated_hh.privacy.sets import adaptive_gaussian, mechanisms, weighted_gaussian
 from federated_hh.privacy.sets import plan as sets_plan
 from federated_hh.randomness import noise_keys, streams
 from federated_hh.rounds import samplers, steps
@@ -151,7 +151,7 @@ class SetUnionTest(parameterized.TestCase):
     def test_other_words_get_the_weight_of_those_left_out(self):
         algorithm = self.algorithm([["a", "b"]] * 50, self.passes(num_passes=2))
         state = algorithm.initialize(0)
-        released = sets_plan.Released(np.array([0]), np.array([10**8]))
+        released = mechanisms.Released(np.array([0]), np.array([10**8]))
         state, _ = algorithm.update(state, released)
         with algorithm.worker():
             total = algorithm.next_query(state).ask(np.arange(50), streams.Stream(1))
@@ -166,7 +166,7 @@ class SetUnionTest(parameterized.TestCase):
         levels = np.random.default_rng(2).integers(
             0, 17, algorithm.population.num_words
         )
-        released = sets_plan.Released(
+        released = mechanisms.Released(
             np.array([0]), np.array([10**8]), levels.astype(np.uint8)
         )
         with algorithm.worker():
@@ -207,7 +207,7 @@ class SetUnionTest(parameterized.TestCase):
 
     def test_totals_are_of_all_passes(self):
         # Two runs of the mechanism: one releases everything, one nothing at first.
-        every = sets_plan.NoisyTotals((2.0, 0.5), (1, 1), (1, 16))
+        every = mechanisms.NoisyTotals((2.0, 0.5), (1, 1), (1, 16))
         stream = streams.Stream(9, history=b"h" * 32)
         total = np.full(3_000, 2**30)
         total[::3] = 0
@@ -225,12 +225,30 @@ class SetUnionTest(parameterized.TestCase):
         later = second.value.weights - first.value.weights - 16 * 2**30
         self.assertLess(abs(np.corrcoef(later, first.value.weights)[0, 1]), 0.12)
         highest = int(second.value.weights.max())
-        one = sets_plan.NoisyTotals((2.0, 0.5), (2**40, highest), (1, 16))
+        one = mechanisms.NoisyTotals((2.0, 0.5), (2**40, highest), (1, 16))
         held = one.release(total, one.initialize(), {}, stream)
         self.assertEmpty(held.value.words)
         np.testing.assert_array_equal(held.state.totals > 0, total > 0)
         again = one.release(total, held.state, {}, stream).value
         np.testing.assert_array_equal(again.weights, [highest])
+
+    def test_holders_needed_are_found_so_often_by_totals(self):
+        adaptive = adaptive_gaussian.AdaptiveGaussian
+        passes = weighted_gaussian.solve(1, 1e-6, 20, [1, 1, 2], adaptive)
+        stream = streams.Stream(9, history=b"h" * 32)
+        mechanism = mechanisms.NoisyTotals(
+            passes.noise_multipliers, passes.thresholds, passes.factors
+        )
+        for words in (1, 20):
+            holders = passes.holders_needed(0.9, words)
+            total = np.full(4_000, holders * weighted_gaussian.weight(words))
+            state, found = mechanism.initialize(), 0
+            for _ in range(3):
+                release = mechanism.release(total, state, {}, stream)
+                state, found = release.state, found + len(release.value.words)
+                total = np.where(np.isin(range(4_000), release.value.words), 0, total)
+            # Six standard errors below; a word that is near may be found before.
+            self.assertBetween(found / 4_000, 0.87, 0.95)
 
     def test_only_words_that_were_sent_have_a_level(self):
         adaptive = adaptive_gaussian.AdaptiveGaussian
@@ -249,12 +267,11 @@ class SetUnionTest(parameterized.TestCase):
         self.assertContainsSubset(
             _SHARED, algorithm.results(done[-1].progress.state)["heavy_hitters"]["word"]
         )
-        # A client of some shared word alone would have to be told otherwise.
         self.assertGreater(np.count_nonzero(done[0].released.levels), 0)
 
     def test_noise_has_its_law_and_a_sum_of_zero_none(self):
         passes = self.passes()
-        mechanism = sets_plan.NoisyWeights(passes.noise_multipliers, (1,))
+        mechanism = mechanisms.NoisyWeights(passes.noise_multipliers, (1,))
         total = np.full(20_000, 2**40)
         total[::2] = 0
         stream = streams.Stream(9, history=b"h" * 32)
@@ -269,7 +286,7 @@ class SetUnionTest(parameterized.TestCase):
         self.assertTrue((release.value.weights != other.value.weights).any())
 
     def test_each_pass_has_its_own_noise_and_threshold(self):
-        mechanism = sets_plan.NoisyWeights((2.0, 0.5), (2**40, 2**20))
+        mechanism = mechanisms.NoisyWeights((2.0, 0.5), (2**40, 2**20))
         total = np.full(5_000, 2**30)
         state, stream = mechanism.initialize(), streams.Stream(9, history=b"h" * 32)
         first = mechanism.release(total, state, {}, stream)
@@ -281,9 +298,9 @@ class SetUnionTest(parameterized.TestCase):
 
     def test_a_sum_at_the_threshold_is_released(self):
         total, stream = np.full(50, 2**30), streams.Stream(9, history=b"h" * 32)
-        every = sets_plan.NoisyWeights((2.0,), (1,))
+        every = mechanisms.NoisyWeights((2.0,), (1,))
         weights = every.release(total, every.initialize(), {}, stream).value.weights
-        highest = sets_plan.NoisyWeights((2.0,), (int(weights.max()),))
+        highest = mechanisms.NoisyWeights((2.0,), (int(weights.max()),))
         again = highest.release(total, highest.initialize(), {}, stream).value
         np.testing.assert_array_equal(again.words, [weights.argmax()])
 
@@ -294,7 +311,7 @@ class SetUnionTest(parameterized.TestCase):
 
     def test_nobody_who_sends_anything_releases_nothing(self):
         passes = self.passes()
-        mechanism = sets_plan.NoisyWeights(passes.noise_multipliers, passes.thresholds)
+        mechanism = mechanisms.NoisyWeights(passes.noise_multipliers, passes.thresholds)
         stream = streams.Stream(9, history=b"h" * 32)
         release = mechanism.release(
             np.zeros(5, np.int64), mechanism.initialize(), {}, stream
