@@ -21,7 +21,7 @@ from tensorflow_federated.python.core.impl.types import (
 )
 
 from federated_hh.runtime.engines import interpreter, mergeable
-from federated_hh.runtime.worker import secure_sums
+from federated_hh.runtime.worker import secure_sums, worker_context
 
 # Number of computations whose TensorFlow functions are kept.
 _KEPT = 32
@@ -101,7 +101,7 @@ class Context(tff.framework.SyncContext):
         """Returns a computation's building block, and its TensorFlow functions."""
         if not self._is_compiled:
             meaning = secure_sums.give_secure_sums_a_meaning(computation)
-            computation = mergeable.native(mergeable.with_one_aggregation(meaning))
+            computation = worker_context.native(mergeable.with_one_aggregation(meaning))
         known: dict[int, Callable[[Any], Any]] = {}
 
         def function(block: building_blocks.CompiledComputation) -> Any:

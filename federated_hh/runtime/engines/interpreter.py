@@ -6,12 +6,14 @@ during an aggregation, and freed once it is added: a sum over clients holds the 
 of only a few of them.
 """
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 import tensorflow_federated as tff
+from tensorflow.python.eager import context
 from tensorflow_federated.python.common_libs import structure
 from tensorflow_federated.python.core.impl.compiler import (
     building_blocks,
@@ -201,13 +203,30 @@ def function_of(
         initialize = whole.prune([], operation)
 
     def function(argument: Any) -> Any:
-        with tf.device(device):
+        with tf.device(device), _without_memory_optimizer():
             if initialize is not None:
                 initialize()
             found = call(*([] if takes_nothing else structure.flatten(argument)))
         return _assembled(kind.result, iter(found))
 
     return function
+
+
+@contextlib.contextmanager
+def _without_memory_optimizer() -> Iterator[None]:
+    """Keeps the memory optimizer off in this thread, as in `worker_context.native`."""
+    eager = context.context()
+    before = eager.function_call_options
+    config = tf.compat.v1.ConfigProto.FromString(before.config_proto_serialized)
+    options = config.graph_options.rewrite_options
+    options.memory_optimization = options.NO_MEM_OPT
+    eager.function_call_options = context.FunctionCallOptions(
+        before.executor_type, config
+    )
+    try:
+        yield
+    finally:
+        eager.function_call_options = before
 
 
 def ingested(value: Any, kind: tff.Type) -> Any:

@@ -12,9 +12,6 @@ import tensorflow_federated as tff
 import tree  # type: ignore[import-untyped]
 from tensorflow_federated.proto.v0 import computation_pb2
 from tensorflow_federated.python.common_libs import structure
-from tensorflow_federated.python.core.backends.native import (
-    compiler as native_compiler,
-)
 from tensorflow_federated.python.core.backends.native import mergeable_comp_compiler
 from tensorflow_federated.python.core.environments.tensorflow_backend import (
     tensorflow_tree_transformations,
@@ -77,11 +74,6 @@ def with_one_aggregation(computation: Computation) -> Computation:
         return form.after_merge(argument, form.up_to_merge(argument))
 
     return whole
-
-
-def native(computation: Computation) -> Computation:
-    """Returns a computation in the form that is executed."""
-    return native_compiler.desugar_and_transform_to_native(computation)
 
 
 def order_matters(form: mergeable.MergeableCompForm) -> bool:

@@ -27,7 +27,13 @@ from absl import logging
 
 from federated_hh.runtime.engines import in_process, mergeable, ray_worker, slices
 from federated_hh.runtime.engines.slices import EngineError
-from federated_hh.runtime.worker import engine_options, secure_sums, stops, worker
+from federated_hh.runtime.worker import (
+    engine_options,
+    secure_sums,
+    stops,
+    worker,
+    worker_context,
+)
 
 MOST_SLICES = 32
 _KEPT = 32
@@ -154,7 +160,7 @@ class RayContext(tff.framework.SyncContext):
                     f"a computation cannot be cut into slices ({error}): use "
                     "--engine=embedded"
                 ) from error
-            work = mergeable.native(form.up_to_merge)
+            work = worker_context.native(form.up_to_merge)
             self._numbers += 1
             self._forms[key] = _Form(
                 computation,

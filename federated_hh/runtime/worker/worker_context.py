@@ -4,13 +4,19 @@ import collections
 import threading
 from typing import Any
 
+import tensorflow as tf
 import tensorflow_federated as tff
 from tensorflow_federated.python.core.backends.native import (
     compiler as native_compiler,
 )
+from tensorflow_federated.python.core.environments.tensorflow_backend import (
+    tensorflow_tree_transformations,
+)
 from tensorflow_federated.python.core.environments.tensorflow_frontend import (
     tensorflow_computation,
 )
+from tensorflow_federated.python.core.impl.computation import computation_impl
+from tensorflow_federated.python.core.impl.context_stack import context_stack_impl
 
 from federated_hh.runtime.worker import secure_sums
 from federated_hh.runtime.worker.worker import Worker, WorkerError
@@ -50,9 +56,37 @@ class _ExecutorFactory(tff.framework.ExecutorFactory):
             executor.close()
 
 
+def native(
+    computation: computation_impl.ConcreteComputation,
+) -> computation_impl.ConcreteComputation:
+    """Returns a computation in the form that is executed.
+
+    TFF's own function also runs TensorFlow's memory optimizer. In large graphs, that
+    makes three or more tensors, such as parts of a gradient, add up in a temporary
+    variable: in no fixed order, and under a name that clients in one process share, so
+    that they fail.
+    """
+    lowered, _ = tensorflow_tree_transformations.replace_intrinsics_with_bodies(
+        computation.to_building_block()
+    )
+    config = tf.compat.v1.ConfigProto()
+    options = config.graph_options.rewrite_options
+    options.constant_folding = options.AGGRESSIVE
+    options.arithmetic_optimization = options.AGGRESSIVE
+    options.loop_optimization = options.AGGRESSIVE
+    options.function_optimization = options.AGGRESSIVE
+    options.memory_optimization = options.NO_MEM_OPT
+    return native_compiler.transform_to_native_form(
+        computation_impl.ConcreteComputation(
+            computation_proto=lowered.proto,
+            context_stack=context_stack_impl.context_stack,
+        ),
+        grappler_config=config,
+    )
+
+
 def _compile(computation):
-    computation = secure_sums.give_secure_sums_a_meaning(computation)
-    return native_compiler.desugar_and_transform_to_native(computation)
+    return native(secure_sums.give_secure_sums_a_meaning(computation))
 
 
 class WorkerContext(tff.framework.SyncExecutionContext):

@@ -1,12 +1,18 @@
 """Tests of encoded updates: their exact norm, their sum, and where it would wrap."""
 
+import collections
+
 import numpy as np
 import tensorflow as tf
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
 
 from federated_hh.runtime import runtime
+from federated_hh.runtime.worker import engine_options
+from tests.training import training_test_case as common
 from training.federated import update_sums
+from training.models import model
+from training.text import examples
 
 
 def encode(sums, delta, clip_norm):
@@ -171,6 +177,46 @@ class SumTest(parameterized.TestCase):
         with self.assertRaisesRegex(ValueError, "too few for 4,194,304 values"):
             update_sums.SecureSums(4**11, 10)
         self.assertGreater(update_sums.SecureSums(4**11, 11).clip_limit, 0)
+
+
+class InStepTest(common.TrainingTestCase):
+    def test_clients_in_step_in_this_program(self):
+        # Large enough for TensorFlow to save memory; the norm has three parts.
+        size, num_clients = 2_000, 6
+        weights = collections.OrderedDict(
+            table=np.random.default_rng(1).normal(size=(size, size)).astype(np.float32),
+            scale=np.ones(1, np.float32),
+            bias=np.zeros(size, np.float32),
+        )
+        large = model.LanguageModel(
+            size,
+            lambda _: weights,
+            lambda w, tokens: w[1] * tf.gather(w[0], tokens) + w[2],
+        )
+        clients = [
+            [[4 + client, 5, 6]] * (2 * num_batches)
+            for num_batches in (1, 4)
+            for client in range(num_clients)
+        ]
+        self.addCleanup(engine_options.choose)
+        engine_options.choose(
+            engine_options.RuntimeOptions(engine_options.Runtime.IN_PROCESS)
+        )
+        limits = examples.ClientLimits(max_sentences=8, max_words=4, batch_size=2)
+        rounds = self.rounds(large, clients, limits, num_blocks=num_clients)
+        with runtime.computing(max_concurrent_calls=num_clients):
+            for first in (0, num_clients):
+                cohort = np.arange(first, first + num_clients)
+                alone = [
+                    rounds.train(weights, cohort[i : i + 1], 1.0, 1.0)
+                    for i in range(num_clients)
+                ]
+                for _ in range(3):
+                    together = rounds.train(weights, cohort, 1.0, 1.0)
+                    for name in weights:
+                        np.testing.assert_array_equal(
+                            together.parts[name], sum(one.parts[name] for one in alone)
+                        )
 
 
 if __name__ == "__main__":

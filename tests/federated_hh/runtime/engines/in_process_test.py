@@ -119,6 +119,43 @@ class InProcessTest(parameterized.TestCase):
             expected += value
         self.assertEqual(total(list(values)), expected)
 
+    def test_clients_in_step_share_no_temporary_variable(self):
+        @tff.tensorflow.computation(np.float32, np.int32)
+        def work(value, num_batches):
+            def step(number, value):
+                # The memory optimizer counts the branch that is not taken.
+                large = tf.cond(
+                    value < -100,
+                    lambda: tf.reduce_sum(tf.cumsum(tf.fill([60_000_000], value))),
+                    lambda: 0.0,
+                )
+                with tf.GradientTape() as tape:
+                    tape.watch(value)
+                    found = [tf.sin(factor * value) + large for factor in range(1, 5)]
+                slope = tape.gradient(found, value)
+                return number + 1, (tf.add_n(found) + slope) / 100
+
+            begin = (tf.constant(0), value)
+            return tf.while_loop(lambda number, _: number < num_batches, step, begin)[1]
+
+        @tff.federated_computation(
+            tff.FederatedType((np.float32, np.int32), tff.CLIENTS)
+        )
+        def total(values):
+            return tff.federated_sum(tff.federated_map(work, values))
+
+        factors = np.arange(1, 5)
+        with runtime.computing(max_concurrent_calls=8):
+            for num_batches in (1, 30):
+                expected = 0.1
+                for _ in range(num_batches):
+                    angles = factors * expected
+                    slope = np.sum(factors * np.cos(angles))
+                    expected = (np.sum(np.sin(angles)) + slope) / 100
+                for _ in range(8):
+                    found = total([(0.1, num_batches)] * 32)
+                    self.assertAlmostEqual(found / (32 * expected), 1, 4)
+
     def test_sums_that_depend_on_sums(self):
         @tff.tensorflow.computation(np.int64, np.int64)
         def is_above(value, limit):
