@@ -312,14 +312,13 @@ def _composed(run: ReportRounds, num_reports: int, count: int, delta: float) -> 
     """
     alone = loss_composition.of_guarantee(run.local_epsilon, 0.0)
     pair = clones.ClonePair(run.local_epsilon, num_reports, stronger=False)
-    levels = [
-        blanket.subset_selection(run.local_epsilon, size, num_reports)
-        for size in sorted(set(run.domain_sizes))
-        if run.has_blanket
-    ]
+    levels = None
+    if run.has_blanket:
+        sizes = frozenset(run.domain_sizes)
+        levels = blanket.worst_size(run.local_epsilon, sizes, num_reports)
 
     def delta_at(epsilon: float) -> float:
-        worst = max((level.delta(epsilon) for level in levels), default=1.0)
+        worst = 1.0 if levels is None else levels.delta(epsilon)
         return min(alone.delta_at(epsilon), pair.delta(epsilon), worst)
 
     mechanisms = loss_composition.Mechanisms(delta_at, run.local_epsilon, count)

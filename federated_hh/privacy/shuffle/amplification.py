@@ -219,8 +219,15 @@ def amplify_over_levels(
     """
     if not domain_sizes:
         raise ValueError("domain_sizes names no level; it has to name at least one")
-    by_size = {
-        size: amplify(
+    honest = _honest_reports(num_reports, honest_fraction)
+    worst: tuple[Guarantee, int] | None = None
+    for size in dict.fromkeys(domain_sizes):
+        if worst is not None:
+            # Most levels need one delta to be seen not to be the worst.
+            known = blanket.subset_selection(local_epsilon, size, honest)
+            if known.delta(worst[0].epsilon) <= delta:
+                continue
+        found = amplify(
             Reports(
                 randomizer=Randomizer.SUBSET_SELECTION,
                 local_epsilon=local_epsilon,
@@ -230,12 +237,10 @@ def amplify_over_levels(
             delta=delta,
             honest_fraction=honest_fraction,
         )
-        for size in set(domain_sizes)
-    }
-    worst = max(
-        range(len(domain_sizes)), key=lambda i: by_size[domain_sizes[i]].epsilon
-    )
-    return _in_one_level(by_size[domain_sizes[worst]]), worst + 1
+        if worst is None or found.epsilon > worst[0].epsilon:
+            worst = found, domain_sizes.index(size) + 1
+    assert worst is not None
+    return _in_one_level(worst[0]), worst[1]
 
 
 def amplify_in_any_level(

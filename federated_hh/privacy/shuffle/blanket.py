@@ -28,6 +28,7 @@ wide. k-ary randomized response is the case d = 1, s = k.
 import decimal
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -227,6 +228,63 @@ class SubsetSelectionBlanket:
         return loss_composition.smallest_epsilon(
             self.delta, delta, self.local_epsilon, guess=guess
         )
+
+
+class WorstSize:
+    """The largest delta of several domain sizes, from few of their bounds.
+
+    Deltas fall as epsilon rises. A bound at a smaller epsilon thus holds at a larger
+    one, and a size whose bound there is below another size's delta cannot be the worst.
+    Its delta is not computed, and the result is the maximum over all sizes.
+
+    Attributes:
+        sizes: Blankets of the sizes.
+    """
+
+    def __init__(self, sizes: Sequence[SubsetSelectionBlanket]):
+        """Stores the blankets; at least one."""
+        self.sizes = sizes
+        # By size: epsilons and deltas so far.
+        self._known: list[dict[float, float]] = [{} for _ in sizes]
+
+    def delta(self, epsilon: float) -> float:
+        """Computes an upper bound of delta that holds for each size.
+
+        Args:
+            epsilon: Nonnegative.
+        """
+        limits = [
+            min((known[at] for at in known if at <= epsilon), default=1.0)
+            for known in self._known
+        ]
+        worst = 0.0
+        for index in sorted(range(len(limits)), key=limits.__getitem__, reverse=True):
+            if limits[index] <= worst:
+                break
+            known = self._known[index]
+            if epsilon not in known:
+                known[epsilon] = self.sizes[index].delta(epsilon)
+            worst = max(worst, known[epsilon])
+        return worst
+
+
+@functools.lru_cache(maxsize=8)
+def worst_size(
+    local_epsilon: float, domain_sizes: frozenset[int], num_reports: int
+) -> WorstSize:
+    """Returns the largest delta over domain sizes, kept with the deltas so far.
+
+    Args:
+        local_epsilon: Local epsilon, as in `SubsetSelectionBlanket`.
+        domain_sizes: Domain sizes, likewise; at least one.
+        num_reports: Number of reports, likewise.
+    """
+    return WorstSize(
+        [
+            subset_selection(local_epsilon, size, num_reports)
+            for size in sorted(domain_sizes)
+        ]
+    )
 
 
 @functools.lru_cache(maxsize=256)

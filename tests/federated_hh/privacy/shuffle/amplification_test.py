@@ -126,6 +126,26 @@ class AmplifyTest(parameterized.TestCase):
             shuffling.amplify_over_levels(1.0, [], num_reports=10, delta=0.1)
 
     @parameterized.parameters(
+        (10.0, 10**6, 1.0), (4.0, 3000, 0.8), (0.5, 10, 1.0), (8.0, 400, 1.0)
+    )
+    def test_the_worst_level_is_that_of_each_alone(self, local, n, honest):
+        sizes = [1_000_001, 28, 57, 10_001, 28, 3, 766_288]
+        options = dict(num_reports=n, delta=1e-8, honest_fraction=honest)
+        alone = [
+            shuffling.amplify(
+                shuffling.Reports(
+                    randomizer=shuffling.Randomizer.SUBSET_SELECTION,
+                    local_epsilon=local,
+                    domain_size=size,
+                ),
+                **options,
+            ).epsilon
+            for size in sizes
+        ]
+        found, level = shuffling.amplify_over_levels(local, sizes, **options)
+        self.assertEqual((found.epsilon, level), (max(alone), np.argmax(alone) + 1))
+
+    @parameterized.parameters(
         ((3, 1), (2935, 1405, 736)),
         ((6, 1), (67838, 34078, 17079)),
         ((5, 1), (24645, 12325, 6202)),

@@ -2,6 +2,7 @@
 
 import decimal
 import math
+from unittest import mock
 
 import numpy as np
 from absl.testing import absltest, parameterized
@@ -114,6 +115,27 @@ class BlanketTest(parameterized.TestCase):
             exact = math.expm1(local) / n * np.dot(law, positive - negative)
             self.assertGreaterEqual(bound.delta(epsilon), exact * (1 - 1e-9))
             self.assertLess(bound.delta(epsilon), exact * 1.02)
+
+    @parameterized.parameters((10.0, 3 * 10**5), (4.0, 2000), (1.0, 300))
+    def test_the_worst_size_is_that_of_all(self, local, n):
+        sizes = [3, 28, 57, 700, 10_001, 766_288, 1_000_001, 1_000_101]
+        each = [blanket.SubsetSelectionBlanket(local, size, n) for size in sizes]
+        calls = []
+        counted = [
+            mock.Mock(delta=lambda e, one=one: calls.append(e) or one.delta(e))
+            for one in each
+        ]
+        worst = blanket.WorstSize(counted)
+        # From below, as compositions ask, then anywhere.
+        epsilons = [
+            *np.linspace(0, local / 4, 40),
+            *np.geomspace(1e-4, local, 20)[::-1],
+        ]
+        for epsilon in epsilons:
+            self.assertEqual(
+                worst.delta(epsilon), max(one.delta(epsilon) for one in each)
+            )
+        self.assertLess(len(calls), len(epsilons) * len(sizes) * 0.7)
 
     def test_subset_size_where_float64_is_on_the_wrong_side(self):
         # The float64 nearest to ln 2 is below it: 10,101 / (e^epsilon + 1) is above
