@@ -70,7 +70,8 @@ _NUM_PANELS = 5  # of one picture
 _DETAILS = "Details: all guarantees, adjacencies, assumptions, accounting, parameters"
 # What a run directory holds of itself, in either part.
 _OWN_FILES = {"run.json", "flags.txt", "facts.json", "metrics.csv", "report.html"}
-_OWN_FILES |= {"checkpoint.jsonl", "README.txt", "summary.json"}
+_OWN_FILES |= {"checkpoint.jsonl", "checkpoint_metrics.jsonl"}
+_OWN_FILES |= {"README.txt", "summary.json"}
 SUMMARY_FILE = "summary.json"
 KEYS = ("repeat", "round")  # columns that say which round a row of metrics is of
 # Seconds are measured: a resumed run's pictures would not have the same bytes.

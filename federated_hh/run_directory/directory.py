@@ -38,6 +38,8 @@ from federated_hh.run_directory import record as run_record
 from federated_hh.run_directory.files import RoundMetrics, RunDirectoryError, RunFiles
 
 _CHECKPOINT_FILE = "checkpoint.jsonl"
+# The checkpoint's rows of metrics, a line each.
+_ROWS_FILE = "checkpoint_metrics.jsonl"
 _METRICS_FILE = "metrics.csv"
 # Measured times are in files of their own, so that all others have the same bytes.
 _SECONDS, _SECONDS_FILE = "seconds", "seconds.csv"
@@ -58,9 +60,8 @@ _SECRET_DIR = "secret"
 CHECKPOINT_FILE = f"{_SIMULATOR_DIR}/{_CHECKPOINT_FILE}"
 _HEAD = json_files.object_of({"run": json_files.TEXT, "sha256": json_files.SHA256})
 _ROW = {"type": "array", "minItems": 3, "maxItems": 3}
-_CHECKPOINT = json_files.object_of(
-    {"state": {}, "metrics": {"type": "array", "items": _ROW}}
-)
+_CHECKPOINT = json_files.object_of({"state": {}, "metrics": {}})
+_SAVED = json_files.object_of({"size": json_files.SIZE, "sha256": json_files.SHA256})
 _README = (
     "The simulator's knowledge: exact counts, ground truth, scores, checkpoints, the "
     "data's fingerprint. No guarantee covers it: if the data are real, do not share "
@@ -152,6 +153,22 @@ class RunDirectory:
         self._lock = lock
         self._run = run
         self._rows: list[tuple[int, RoundMetrics]] = []
+        # Of the rows that are on disk for a checkpoint.
+        self._num_saved = self._size = 0
+        self._sha256 = hashlib.sha256()
+        self._seconds_table = run_files.GrowingTable(
+            self.simulator, _SECONDS_FILE, _seconds_of
+        )
+        self._metrics_tables = (
+            run_files.GrowingTable(
+                self.released, _METRICS_FILE, lambda metrics: metrics.released
+            ),
+            run_files.GrowingTable(
+                self.simulator,
+                _METRICS_FILE,
+                lambda metrics: _without_seconds(metrics.combined()),
+            ),
+        )
         self._events: Any = None  # TensorBoard's, made with the first row
 
     @staticmethod
@@ -337,32 +354,36 @@ class RunDirectory:
         return part
 
     def save_checkpoint(self, state: Any) -> None:
-        """Replaces the checkpoint by a value that JSON can hold, and the metrics."""
-        self._write_seconds()
+        """Replaces the checkpoint by a value that JSON can hold, and adds metrics.
+
+        Rows are on disk before the checkpoint counts them: of a killed run, those that
+        it does not count are cut off.
+        """
+        metrics = self._all_metrics()
+        self._seconds_table.save(metrics)
         rows = [
-            [step, dict(m.released), _untimed(m.simulator)] for step, m in self._rows
+            json.dumps([step, dict(m.released), _untimed(m.simulator)])
+            for step, m in self._rows[self._num_saved :]
         ]
-        body = json.dumps({"state": state, "metrics": rows})
+        if rows:
+            lines = "".join(f"{row}\n" for row in rows).encode()
+            self._size = self.simulator.append(_ROWS_FILE, self._size, lines)
+            self._sha256.update(lines)
+            self._num_saved = len(self._rows)
+        saved = {"size": self._size, "sha256": self._sha256.hexdigest()}
+        body = json.dumps({"state": state, "metrics": saved})
         digest = hashlib.sha256(body.encode()).hexdigest()
         head = json.dumps({"run": self._identity(), "sha256": digest})
         self.simulator.write_text(_CHECKPOINT_FILE, f"{head}\n{body}\n")
-        self._write_metrics()
+        for table in self._metrics_tables:
+            table.save(metrics)
+
+    def _all_metrics(self) -> list[RoundMetrics]:
+        return [metrics for _, metrics in self._rows]
 
     def _identity(self, *, with_start: bool = False) -> str:
         identity = run_record.identity(self._run, with_start=with_start)
         return identity + self._run.get("part", "")
-
-    def _write_metrics(self) -> None:
-        if self._rows:
-            self.released.write_table(_METRICS_FILE, self.released_metrics())
-            untimed = self.metrics().drop(columns=_SECONDS, errors="ignore")
-            self.simulator.write_table(_METRICS_FILE, untimed)
-
-    def _write_seconds(self) -> None:
-        metrics = self.metrics()
-        if _SECONDS in metrics:
-            names = [n for n in ("repeat", "round", _SECONDS) if n in metrics]
-            self.simulator.write_table(_SECONDS_FILE, metrics[names])
 
     def _measured_seconds(self) -> dict[int, float]:
         """Returns the measured seconds of rows, by the row's number."""
@@ -395,14 +416,43 @@ class RunDirectory:
             )
         # TensorBoard may know of a round that the checkpoint does not, or not of its
         # last one.
-        rows = checkpoint["metrics"]
+        rows = self._saved_rows(file, checkpoint["metrics"])
         is_timed = any(row[2].get(_SECONDS, 0) is None for row in rows)
         seconds = self._measured_seconds() if is_timed else {}
         for number, (step, released, simulator) in enumerate(rows):
             if simulator.get(_SECONDS, 0) is None:
                 simulator[_SECONDS] = seconds.get(number, math.nan)
             self.add_metrics(step, RoundMetrics(released, simulator))
+        self._num_saved = len(rows)
         return checkpoint["state"]
+
+    def _saved_rows(self, file: pathlib.Path, saved: Any) -> list[Any]:
+        """Returns a checkpoint's rows of metrics; cuts off what came after them.
+
+        Args:
+            file: The checkpoint's file.
+            saved: Its `metrics`: the size of the rows, and their SHA-256.
+        """
+        try:
+            json_files.check(saved, _SAVED)
+        except json_files.JsonError as error:
+            raise RunDirectoryError(
+                f"{file} is of another version: {error}. Begin a new run"
+            ) from error
+        if not saved["size"]:
+            return []
+        path = self.simulator.path / _ROWS_FILE
+        contents = run_files.read_bytes(path)[: saved["size"]]
+        self._sha256 = hashlib.sha256(contents)
+        if self._sha256.hexdigest() != saved["sha256"]:
+            raise RunDirectoryError(
+                f"{path} is damaged: its SHA-256 is not the recorded one. Restore it, "
+                "or begin a new run"
+            )
+        self._size = self.simulator.append(_ROWS_FILE, len(contents), b"")
+        return [
+            run_files.parse_json(path, line, _ROW) for line in contents.splitlines()
+        ]
 
     def add_metrics(self, step: int, metrics: RoundMetrics) -> None:
         """Adds a row to the metrics: to TensorBoard now, to the CSV files when saved.
@@ -447,8 +497,9 @@ class RunDirectory:
 
     def complete(self) -> None:
         """Seals the run and marks it as complete; the last thing a run does."""
-        self._write_seconds()
-        self._write_metrics()  # a kill may have come after the checkpoint
+        # A kill may have come after the checkpoint.
+        for table in (self._seconds_table, *self._metrics_tables):
+            table.write_whole(self._all_metrics())
         statement = self.path / run_record.STATEMENT_FILE
         if statement.exists():
             digest = hashlib.sha256(run_files.read_bytes(statement)).hexdigest()
@@ -493,6 +544,18 @@ def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
 def _untimed(metrics: Mapping[str, int | float]) -> dict[str, int | float | None]:
     """Returns metrics without the measured seconds, which keep their place."""
     return {n: None if n == _SECONDS else value for n, value in metrics.items()}
+
+
+def _without_seconds(metrics: Mapping[str, int | float]) -> dict[str, int | float]:
+    return {name: value for name, value in metrics.items() if name != _SECONDS}
+
+
+def _seconds_of(metrics: RoundMetrics) -> dict[str, int | float]:
+    """Returns a row of measured times; empty without one."""
+    found = metrics.combined()
+    if _SECONDS not in found:
+        return {}
+    return {n: found[n] for n in ("repeat", "round", _SECONDS) if n in found}
 
 
 def _warn_of_other_versions(run: run_record.Run) -> None:

@@ -9,7 +9,7 @@ import os
 import pathlib
 import tempfile
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import pandas as pd
@@ -92,6 +92,36 @@ class RunFiles:
                 f"{self.path} cannot hold the state between rounds: {error.strerror}. "
                 f"{self._advice()}"
             ) from error
+
+    def append(self, name: str, size: int, contents: bytes) -> int:
+        """Writes behind the first bytes of a file, and cuts off what followed them.
+
+        Args:
+            name: Name of the file, made if it is missing.
+            size: Number of bytes that stay.
+            contents: Bytes to write there.
+
+        Returns:
+            The size of the file, which is on disk.
+
+        Raises:
+            RunDirectoryError: If it cannot be written, as on a full disk.
+        """
+        path = self.path / name
+        try:
+            is_new = not path.exists()
+            with atomic_files.naming(path), open(path, "ab") as file:
+                file.truncate(size)
+                file.write(contents)
+                file.flush()
+                os.fsync(file.fileno())
+            if is_new:
+                atomic_files.sync(self.path)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{path} cannot be written: {error.strerror}. {self._advice()}"
+            ) from error
+        return size + len(contents)
 
     def _advice(self) -> str:
         """Returns what to do after a failed write, by whether the run has begun."""
@@ -204,6 +234,59 @@ class RoundMetrics:
     def combined(self) -> collections.OrderedDict[str, int | float]:
         """Returns all metrics by name, the released ones first."""
         return collections.OrderedDict(**self.released, **self.simulator)
+
+
+class GrowingTable:
+    """A CSV file of rounds' metrics that grows by a row a round.
+
+    If a column has whole numbers and others, or none, a whole number may be written
+    without a decimal point until `write_whole`.
+    """
+
+    def __init__(
+        self,
+        folder: RunFiles,
+        name: str,
+        row_of: Callable[[RoundMetrics], Mapping[str, int | float]],
+    ):
+        """Stores the file's place, and the row of a round's metrics."""
+        self._folder = folder
+        self._name = name
+        self._row_of = row_of
+        self._columns: list[str] = []
+        self._count = self._size = 0
+
+    def save(self, metrics: Sequence[RoundMetrics]) -> None:
+        """Appends the rows that are not on file; the first time writes all.
+
+        Args:
+            metrics: The metrics of all rounds so far.
+
+        Raises:
+            RunDirectoryError: If the file cannot be written.
+        """
+        if self._count == len(metrics):
+            return
+        table = self._table(metrics[self._count :])
+        if not self._columns or set(table) - set(self._columns):
+            self.write_whole(metrics)
+            return
+        table = table.reindex(columns=self._columns)
+        lines = tables.write(table).partition("\n")[2].encode()
+        self._size = self._folder.append(self._name, self._size, lines)
+        self._count = len(metrics)
+
+    def write_whole(self, metrics: Sequence[RoundMetrics]) -> None:
+        """Writes all rows, if there is something in them; see `save`."""
+        table = self._table(metrics)
+        self._columns, self._count = list(table), len(metrics)
+        if self._columns:
+            text = tables.write(table).encode()
+            self._folder.write_bytes(self._name, text)
+            self._size = len(text)
+
+    def _table(self, metrics: Sequence[RoundMetrics]) -> pd.DataFrame:
+        return pd.DataFrame([dict(self._row_of(each)) for each in metrics])
 
 
 class EventFiles:

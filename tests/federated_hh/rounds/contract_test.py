@@ -86,6 +86,7 @@ def killed_at(moment):
 
     with contextlib.ExitStack() as stack:
         for owner, name in (
+            (run_files.RunFiles, "append"),
             (run_files.RunFiles, "write_bytes"),
             (record.RoundRecord, "add"),
             (steps.Steps, "ask"),

@@ -312,14 +312,55 @@ class RunDirectoryTest(parameterized.TestCase):
         self.assertEqual(both.columns.tolist(), ["votes", "exact"])
         self.assertFalse(hasattr(run, "write_table"))
 
+    def test_a_row_that_no_checkpoint_counts_is_cut_off(self):
+        rows = "simulator/checkpoint_metrics.jsonl"
+        found = []
+        for kill in (None, "write_bytes", "append"):
+            path = pathlib.Path(f"{self.path}_{kill}")
+            with _create(path) as run:
+                for number in range(1, 4):
+                    run.add_metrics(number, _row(number + 0.5))
+                    run.save_checkpoint({"level": number})
+            whole = (path / rows).read_bytes()
+            if kill:
+                with _resume(path) as run:
+                    run.load_checkpoint()
+                    run.add_metrics(4, _row(99.0))
+                    stop = mock.patch.object(
+                        files.RunFiles, "write_bytes", side_effect=KeyboardInterrupt
+                    )
+                    # The seconds come first.
+                    with stop, self.assertRaises(KeyboardInterrupt):
+                        run.save_checkpoint({"level": 4})
+                self.assertIn(b"99.0", (path / rows).read_bytes())
+            if kill == "append":  # of a machine without power
+                with open(path / rows, "ab") as file:
+                    file.write(b'[5, {"vo')
+            with _resume(path) as run:
+                self.assertEqual(run.load_checkpoint(), {"level": 3})
+                self.assertEqual((path / rows).read_bytes(), whole)
+                run.add_metrics(4, _row(4.5))
+                run.save_checkpoint({"level": 4})
+                saved = (path / "metrics.csv").read_bytes()
+                run.complete()
+            contents = [(path / name).read_bytes() for name in (rows, "metrics.csv")]
+            self.assertEqual(contents[1], saved)
+            found.append(contents)
+        self.assertEqual(found[1:], found[:1] * 2)
+
     @parameterized.parameters(
-        ("run", 0), ("sha256", 0), ("level", 1), ("votes", 1), ("exact", 1)
+        ("run", 0), ("sha256", 0), ("level", 1), ("size", 1), ("votes", 2), ("exact", 2)
     )
     def test_damaged_checkpoints_are_named(self, text, line):
         with _create(self.path) as run:
             run.add_metrics(1, _row(1.0))
             run.save_checkpoint({"level": 1})
-            file = os.path.join(self.path, "simulator", "checkpoint.jsonl")
+            name, line = (
+                ("checkpoint.jsonl", line)
+                if line < 2
+                else ("checkpoint_metrics.jsonl", 0)
+            )
+            file = os.path.join(self.path, "simulator", name)
             with open(file) as stream:
                 lines = stream.read().split("\n")
             self.assertIn(text, lines[line])
@@ -327,7 +368,7 @@ class RunDirectoryTest(parameterized.TestCase):
             with open(file, "w") as stream:
                 stream.write("\n".join(lines))
             with self.assertRaisesRegex(
-                run_directory.RunDirectoryError, "checkpoint.jsonl is damaged"
+                run_directory.RunDirectoryError, f"{name} is damaged"
             ):
                 run.load_checkpoint()
 
