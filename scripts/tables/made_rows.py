@@ -208,6 +208,24 @@ def sun_volume_epsilon() -> Iterator[Found]:
         yield {**greedy, "name": epsilon, "random": random["coverage"], "gain": gain}
 
 
+def finders_best() -> Iterator[Found]:
+    """Yields the finder of the largest coverage, by trust, epsilon and population."""
+    found: dict[tuple[str, float], Found] = {}
+    for row in rows("finders/finders"):
+        of = found.setdefault((row["trust"], row["epsilon"]), {})
+        best = of.get(row["population"])
+        if best is None or row["coverage"] > best["coverage"]:
+            of[row["population"]] = row
+    for (trust, epsilon), of in found.items():
+        cells = {
+            population: f"{best['finder']}: {best['words_real']:,.0f}"
+            if best["words_real"]
+            else "none"
+            for population, best in of.items()
+        }
+        yield {"trust": trust, "epsilon": epsilon, **cells}
+
+
 def oov_figure1() -> Iterator[Found]:
     """Yields the settings of Figure 1 of Sun et al. 2024."""
     for row in joined(
@@ -443,7 +461,7 @@ MAKERS: dict[str, Callable[[], Iterable[Found]]] = {
     for made in (
         *(randomizers, client_training, masked_graphs, scale),
         *(triehh_parameters, zhu_table2, oov_table1, oov_figure1),
-        *(sun_volume, sun_volume_gap, sun_volume_epsilon),
+        *(sun_volume, sun_volume_gap, sun_volume_epsilon, finders_best),
         *(oov_real_text, gains),
         *(minimum_cohorts, trust_models, training_demo, gboard_strategy),
         *(pretraining, training_blogs, training_blt, model_parameters),

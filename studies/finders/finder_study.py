@@ -216,13 +216,17 @@ def _task(name: str, options: Options, cache: str | os.PathLike[str]) -> "finder
             _DELTA,
             contribution_bound=40,
             max_prefixes=2000,
+            max_candidates=1_000_000,
         )
     assert options.data_dir is not None
     (data_set,) = (found for found in real_text.DATA_SETS if found.name == name)
+    alphabet = alphabet_lib.Alphabet(real_text.CHARACTERS)
     return finders.Task(
         real_text.population_of(data_set, data_set.files, options.data_dir, cache),
-        alphabet_lib.Alphabet(real_text.CHARACTERS),
+        alphabet,
         _DELTA_OF_FEW,
         data_set.contribution_bound,
         data_set.max_prefixes,
+        # As many as LDP TrieHH has.
+        data_set.max_prefixes * alphabet.num_symbols,
     )

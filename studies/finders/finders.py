@@ -50,6 +50,8 @@ class Task:
         delta: Delta of all central guarantees.
         contribution_bound: Most words that a client reports on in LDP TrieHH.
         max_prefixes: Prefixes that a level of LDP TrieHH keeps.
+        max_candidates: Candidates of a round of OptPrefixTree; among more, the few
+            reports of a small population find nothing.
     """
 
     clients: client_words.ClientWords
@@ -57,6 +59,7 @@ class Task:
     delta: float
     contribution_bound: int
     max_prefixes: int
+    max_candidates: int
 
     def local_epsilon(self, epsilon: float, num_reports: int) -> float:
         """Returns the local epsilon of reports whose sum has a central one."""
@@ -152,7 +155,9 @@ def _ldp_triehh(
 
 def _tree(*, is_central: bool) -> Callable[[Task, float], Algorithm]:
     def make(task: Task, epsilon: float) -> Algorithm:
-        given = tree_options.OptPrefixTreeOptions(max_depth=_DEPTH)
+        given = tree_options.OptPrefixTreeOptions(
+            max_depth=_DEPTH, max_candidates=task.max_candidates
+        )
         if is_central:
             cohort = task.clients.num_clients // given.num_rounds
             epsilon = task.local_epsilon(epsilon, cohort)
