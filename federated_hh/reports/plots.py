@@ -89,7 +89,7 @@ def _figure(titles, x_label, height):
     return figure, panels
 
 
-def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
+def legend(axes: "axes_lib.Axes", *, below: bool = False, place: str = "best") -> None:
     """Draws a legend.
 
     Args:
@@ -97,11 +97,12 @@ def legend(axes: "axes_lib.Axes", *, below: bool = False) -> None:
         below: Whether the names stand below the figure, in two columns where it is
             wide enough: for many long ones, or where the data leave no corner free.
             The figure grows by their height.
+        place: Place inside, as for `Axes.legend`, unless below.
     """
     from matplotlib import figure as figure_lib
 
     if not below:
-        axes.legend(frameon=False, labelcolor=INK)
+        axes.legend(frameon=False, labelcolor=INK, loc=place)
         return
     inside = axes.get_legend()
     if inside is not None:

@@ -105,7 +105,9 @@ def _plot(found: pd.DataFrame, population: str) -> bytes:
     figure, panels = plots.stacked(
         [f"Trusted: {trust}" for trust, _ in groups], "epsilon of the group's guarantee"
     )
+    least = found["epsilon"].min()
     for axes, (_, rows) in zip(panels, groups, strict=True):
+        of_first = rows["epsilon"].min() == least
         for number, (finder, of) in enumerate(rows.groupby("finder", sort=False)):
             axes.plot(
                 of["epsilon"],
@@ -114,8 +116,10 @@ def _plot(found: pd.DataFrame, population: str) -> bytes:
                 marker="o",
                 label=str(finder),
             )
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1)
         plots.in_percent(axes.yaxis)
-        plots.legend(axes)
+        # Where no group has a point.
+        place = "lower right" if of_first else "upper left"
+        plots.legend(axes, place=place)
     panels[-1].set_xticks(sorted(found["epsilon"].unique()))
     return plots.png(figure)
