@@ -10,13 +10,20 @@ from federated_hh.reports import page
 COLUMNS = ["download_bytes", "upload_bytes"]
 
 
-def add(report: page.Page, metrics: pd.DataFrame, sampler: plan.Sampler[Any]) -> None:
+def add(
+    report: page.Page,
+    metrics: pd.DataFrame,
+    sampler: plan.Sampler[Any],
+    *,
+    is_mean: bool = False,
+) -> None:
     """Adds a section and a line of the summary, if the metrics have the bytes.
 
     Args:
         report: The run's report.
         metrics: The simulator's, a row a round.
         sampler: The plan's, which limits the rounds of a client.
+        is_mean: Whether the bytes are means over clients, some of which send more.
     """
     if not set(COLUMNS) <= {*metrics}:
         return
@@ -27,7 +34,8 @@ def add(report: page.Page, metrics: pd.DataFrame, sampler: plan.Sampler[Any]) ->
     which = {rounds: f"all {rounds:,} rounds", 1: "its one round"}
     in_run = which.get(most, f"its at most {most:,} rounds")
     (down, up), (all_down, all_up) = (map(shown, row) for row in (sizes.max(), run))
-    line = f"A client downloads at most {down} and uploads at most {up} "
+    most_of = "on average" if is_mean else "at most"
+    line = f"A client downloads {most_of} {down} and uploads {most_of} {up} "
     more = f"a round, and {all_down} and {all_up} " if most > 1 else ""
     report.add_to_summary(f"{line}{more}in {in_run}.")
     means = pd.DataFrame([sizes.mean(), sizes.max(), run]).map(shown)

@@ -73,6 +73,19 @@ def of_reports(
     """
     if reports.aggregation == "secure_sum":
         return of_vector(candidates, reports.bound, num_clients)
+    return of_single_reports(reports, candidates)
+
+
+def of_single_reports(
+    reports: "local_reports.LdpTrieHHReports | local_reports.OneReport",
+    candidates: int,
+) -> int:
+    """Returns the bytes of a client's local reports where no secure sum takes them.
+
+    Args:
+        reports: The plan's reports.
+        candidates: Items of the round, "no item" not counted.
+    """
     made = reports.made(candidates)
     bits = candidates.bit_length() if made is None else made.bits_per_report
     return of_bits(reports.bound * bits)

@@ -147,7 +147,7 @@ class FinderStudy:
             "holders": finders.holders_for(found, totals.holders),
             "rounds": len(metrics),
             "download_bytes": int(metrics["download_bytes"].max()),
-            "upload_bytes": int(metrics["upload_bytes"].max()),
+            "upload_bytes": finder.upload_bytes(made, metrics),
             "unit": stated.unit.value,
             "adjacency": stated.adjacency.value,
             "direction": "one" if stated.one_sided else "both",

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
+
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
 from federated_hh.heavy_hitters import contributions, selection
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
@@ -22,11 +24,12 @@ from federated_hh.heavy_hitters.sfp import options as sfp_options
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy import guarantee as guarantee_lib
+from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.privacy.sets import plan as sets_plan
 from federated_hh.privacy.shuffle import amplification
 from federated_hh.privacy.triehh import solver
 from federated_hh.rounds import algorithm as algorithm_lib
-from federated_hh.rounds import samplers
+from federated_hh.rounds import client_bytes, samplers
 
 AGGREGATOR = "a trusted aggregator"
 SERVER = "a server that keeps its cohorts and clients' votes secret"
@@ -105,6 +108,21 @@ class Finder:
                 and guarantee_lib.EACH_REPORT in guarantee.assumptions
             )
         return guarantees[0]
+
+    def upload_bytes(self, made: Algorithm, metrics: pd.DataFrame) -> int:
+        """Returns the bytes that a client sends in the largest round.
+
+        Args:
+            made: The algorithm.
+            metrics: Its metrics.
+        """
+        if self.trust == NOBODY and local_reports_plan.CANDIDATES in metrics:
+            # No party adds up the reports before the server.
+            return max(
+                client_bytes.of_single_reports(made.plan.contribution, int(candidates))
+                for candidates in metrics[local_reports_plan.CANDIDATES]
+            )
+        return int(metrics["upload_bytes"].max())
 
 
 def _set_union(**options: Any) -> Callable[[Task, float], Algorithm]:

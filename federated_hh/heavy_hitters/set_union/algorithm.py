@@ -242,10 +242,10 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         sums = tf.math.unsorted_segment_sum(
             _weights(levels, owners, size), words, self.population.num_words
         )
-        num_bytes = tf.reduce_sum(tf.gather(message["word_bytes"], words[levels > 0]))
+        sizes = tf.gather(message["word_bytes"], words[levels > 0])
         return {
             "weights": tf.ensure_shape(sums, [self.population.num_words]),
-            "bytes": tf.cast(num_bytes, tf.int64),
+            "bytes": tf.reduce_sum(tf.cast(sizes, tf.int64)),
         }
 
 

@@ -161,7 +161,7 @@ def write(
         + set_union_options.sentences(findable)
     )
     before.table("detectable.csv", pd.DataFrame(findable))
-    client_bytes.add(report, metrics, algorithm.plan.sampler)
+    client_bytes.add(report, metrics, algorithm.plan.sampler, is_mean=True)
     report.statement(statement)
     truth = report.section("Weights and true counts", covered=False)
     truth.text("Words of the first repeat. `true count`: clients that hold the word.")

@@ -16,8 +16,9 @@ from federated_hh.randomness import identities, integer_noise
 
 _ASSUMPTIONS = (
     "The aggregator is trusted, such as an attested enclave: it sees every client's "
-    "words, adds the noise, releases the words that reach the threshold with their "
-    "noisy weights, and forgets everything else.",
+    "words, adds the noise, and releases the words that reach the threshold with their "
+    "noisy weights. It keeps the noisy weights of all words until the last pass, and "
+    "nothing else.",
     "A client that sends weights of a larger norm weakens its own guarantee, and that "
     "of nobody else.",
     "All clients take part in every pass. A client's choice among its words depends on "
@@ -30,7 +31,9 @@ _ASSUMPTIONS = (
 _LEVELS = (
     "With adaptive weights, a client sends words that it draws once. After each pass "
     "the aggregator tells it the levels of these words, which follow from their noisy "
-    "totals, and tells nobody the level of a word that they did not send."
+    "totals, and tells nobody the level of a word that they did not send. It ignores a "
+    "word that a client did not send in the first pass: else that client would weaken "
+    "the guarantee of others that have the word alone."
 )
 _POPULATION_IS_PUBLIC = (
     "Clients without a word were left out of the population. Its size, and a delta "
@@ -171,7 +174,8 @@ class _Theorem(plan_lib.Theorem):
             ),
             mechanism_output=(
                 "The words that reached the threshold in each pass, with their noisy "
-                "weights. Every released word is one that some client sent."
+                + ("totals over the passes so far" if is_adaptive else "weights")
+                + ". Every released word is one that some client sent."
             ),
             guarantees=_guarantees(passes, delta, runs),
             parameters=_parameters(plan, passes, delta, runs),
