@@ -47,6 +47,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         alphabet.Alphabet(population.characters),
         population_has_empty_users=population.empty_clients == "keep",
     )
+    made.check_detection()
     logging.info(
         "%s clients; at most %d rounds with %s clients each.",
         f"{clients.num_clients:,}",

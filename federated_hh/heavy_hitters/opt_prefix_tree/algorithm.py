@@ -31,6 +31,8 @@ from federated_hh.heavy_hitters import alphabet as alphabet_lib
 from federated_hh.heavy_hitters import found_words, selection
 from federated_hh.heavy_hitters.found_words import FoundWord
 from federated_hh.heavy_hitters.opt_prefix_tree.options import OptPrefixTreeOptions
+from federated_hh.heavy_hitters.opt_prefix_tree.segments import Segment
+from federated_hh.options.fields import OptionError
 from federated_hh.populations import population
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy import plan as plan_lib
@@ -61,70 +63,6 @@ class OptPrefixTreeState:
     pass_number: int = 1
     rounds: int = 0
     finished: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Segment:
-    """Strings of symbols by which a round extends its prefixes, as numbers.
-
-    A string is `length` characters, or fewer and the end of the word. They are numbered
-    in the order of their symbols, the end the last of these.
-
-    Attributes:
-        num_characters: Characters of the alphabet; the end has this number.
-        length: Symbols of the longest string, at least 1.
-        is_last: Whether the last symbol of a string has to be the end.
-    """
-
-    num_characters: int
-    length: int
-    is_last: bool
-
-    @functools.cached_property
-    def _sizes(self) -> list[int]:
-        """Strings of 0, 1, ... further symbols."""
-        sizes = [0 if self.is_last else 1]
-        for _ in range(self.length):
-            sizes.append(self.num_characters * sizes[-1] + 1)
-        return sizes
-
-    @property
-    def size(self) -> int:
-        """The number of strings."""
-        return self._sizes[-1]
-
-    def numbers(self, codes: np.ndarray) -> np.ndarray:
-        """Returns the number of each row of symbols, or -1 where it is no string.
-
-        Args:
-            codes: uint16, shape [rows, length], from `Alphabet.encode`.
-        """
-        numbers = np.zeros(len(codes), np.int64)
-        goes_on = np.ones(len(codes), bool)
-        for symbols, size in zip(codes.T, self._sizes[-2::-1], strict=True):
-            symbols = symbols.astype(np.int64)
-            numbers[goes_on] += symbols[goes_on] * size
-            goes_on &= symbols != self.num_characters
-        if self.is_last:
-            numbers[goes_on] = -1
-        return numbers
-
-    def codes(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns the symbols of strings: uint16, shape [strings, length].
-
-        What comes after an end is the end again.
-        """
-        left = np.array(numbers, np.int64)
-        codes = np.full((len(left), self.length), self.num_characters, np.uint16)
-        goes_on = np.ones(len(left), bool)
-        for column, size in enumerate(self._sizes[-2::-1]):
-            symbols = np.full(len(left), self.num_characters)
-            if size:
-                symbols = np.minimum(left // size, self.num_characters)
-            codes[goes_on, column] = symbols[goes_on]
-            left = left - symbols * size
-            goes_on &= symbols < self.num_characters
-        return codes
 
 
 @identities.identity("federated_hh.opt_prefix_tree.OptPrefixTree")
@@ -226,6 +164,33 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
         del repeat
         return OptPrefixTreeState(_root())
 
+    def check_detection(self) -> None:
+        """Checks that the first round could find a prefix that all clients report.
+
+        Raises:
+            OptionError: If it would pass for noise.
+        """
+        candidates = self.segment(self.initialize(0)).size
+        law = self._law(candidates)
+        votes = math.floor(law.num_reports * law.own)
+        if candidates * law.noise_tail(votes) > self.options.false_share:
+            raise OptionError(
+                self.options,
+                "{epsilon=}: nothing can be found. Not even a prefix that all "
+                f"{law.num_reports:,} clients of a round report stands out from the "
+                f"noise on {candidates:,} candidates; give a larger {{epsilon}}, fewer "
+                "{num_rounds}, fewer {max_candidates}, or more clients",
+            )
+
+    def _law(self, num_candidates: int) -> vote_law.VoteLaw:
+        """Returns the law of a candidate's votes."""
+        randomizer = self.plan.contribution.made(num_candidates)
+        return vote_law.VoteLaw(
+            num_reports=self.plan.sampler.cohort_size,
+            own=float(randomizer.own_probability) if randomizer else 1.0,
+            other=float(randomizer.other_probability) if randomizer else 0.0,
+        )
+
     def segment(self, state: OptPrefixTreeState) -> Segment:
         """Returns the strings by which the next round extends the prefixes."""
         prefixes, depth = state.prefixes.shape
@@ -264,12 +229,7 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
             released: int64 [candidates]: the votes.
         """
         segment = self.segment(state)
-        randomizer = self.plan.contribution.made(len(released))
-        law = vote_law.VoteLaw(
-            num_reports=self.plan.sampler.cohort_size,
-            own=float(randomizer.own_probability) if randomizer else 1.0,
-            other=float(randomizer.other_probability) if randomizer else 0.0,
-        )
+        law = self._law(len(released))
         least = self._least_votes(law, released)
         kept = np.flatnonzero(released >= least)
         parents, strings = np.divmod(kept, segment.size)

@@ -80,7 +80,7 @@ class SetUnionOptions:
             raise OptionError(self, "{pass_growth=} needs {num_passes} above 1")
         if self.weights == "adaptive" and not 2 <= self.num_passes <= 16:
             raise OptionError(
-                self, "{weights=}: {num_passes=} has to be from 2 to 16 with them"
+                self, "{weights=} needs from 2 to 16 passes: {num_passes=}"
             )
 
     def delta_for(self, num_clients: int) -> float:
@@ -119,8 +119,9 @@ class SetUnionOptions:
                 self.epsilon, delta, self.contribution_bound, shares, kind
             )
         except ValueError as error:
+            shared = ", {num_passes=}, {pass_growth=}" if self.num_passes > 1 else ""
             raise OptionError(
-                self, "{epsilon=} and {delta=}: {why}", why=error
+                self, f"{{epsilon=}}, {{delta=}}{shared}: {{why}}", why=error
             ) from None
         needed = passes.holders_needed(0.5, 1)
         if needed > num_clients:

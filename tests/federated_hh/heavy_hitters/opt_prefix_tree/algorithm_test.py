@@ -14,6 +14,7 @@ from scipy import stats
 from federated_hh.heavy_hitters import alphabet as alphabet_lib
 from federated_hh.heavy_hitters.opt_prefix_tree import algorithm as opt_prefix_tree
 from federated_hh.heavy_hitters.opt_prefix_tree import options as options_lib
+from federated_hh.heavy_hitters.opt_prefix_tree import segments
 from federated_hh.options import fields
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy.guarantee import Unit
@@ -37,14 +38,14 @@ class SegmentTest(parameterized.TestCase):
             goes_on = not ends and not is_last
             if goes_on or (ends and set(symbols[ends[0] :]) == {_END}):
                 listed.append(symbols)
-        segment = opt_prefix_tree.Segment(_END, length, is_last)
+        segment = segments.Segment(_END, length, is_last)
         self.assertEqual(segment.size, len(listed))
         codes = np.array(listed, np.uint16)
         np.testing.assert_array_equal(segment.numbers(codes), np.arange(len(listed)))
         np.testing.assert_array_equal(segment.codes(np.arange(len(listed))), codes)
 
     def test_a_word_longer_than_the_last_segment_has_no_number(self):
-        segment = opt_prefix_tree.Segment(_END, 2, True)
+        segment = segments.Segment(_END, 2, True)
         found = segment.numbers(np.array([[0, 1], [0, _END], [_END, 4]], np.uint16))
         self.assertEqual(found[0], -1)
         self.assertTrue((found[1:] >= 0).all())
@@ -213,6 +214,22 @@ class WrongUseTest(AlgorithmTestCase):
     def test_refused_options(self, options, name):
         with self.assertRaisesRegex(fields.OptionError, name):
             options_lib.OptPrefixTreeOptions(**options)
+
+    def test_too_much_noise_for_a_word_of_all_clients(self):
+        """Runs confirm it: of words that all clients hold, next to none is found."""
+        clients = [[("a", 1)]] * 300
+        weak, strong = (self.algorithm(clients, epsilon=e) for e in (0.1, 6.0))
+        with self.assertRaisesRegex(
+            ValueError, "epsilon=0.1: nothing can be found. .* all 100 clients"
+        ):
+            weak.check_detection()
+        strong.check_detection()
+        found = [
+            sum(bool(self.run_all(made, seed)[0].found) for seed in range(5))
+            for made in (weak, strong)
+        ]
+        self.assertLessEqual(found[0], 1)
+        self.assertGreaterEqual(found[1], 4)
 
     def test_a_word_outside_the_alphabet(self):
         with self.assertRaisesRegex(ValueError, "not in the alphabet"):
