@@ -116,7 +116,7 @@ class RunSetUnionTest(parameterized.TestCase):
         (("--epsilon=0",), r"--epsilon=0(\.0)?: has to be a number in \(0, 50\]"),
         (("--num_passes=0",), r"--num_passes=0: .* in \[1, 100\]"),
         (("--pass_growth=9",), "--pass_growth=9.0 needs --num_passes above 1"),
-        (("--weights=adaptive",), "--weights=adaptive: --num_passes=1 has to be from"),
+        (("--weights=adaptive",), "--weights=adaptive needs from 2 to 16 passes"),
         (("--delta=2",), "--delta=2"),
         (("--extra",), "Unknown"),
     )

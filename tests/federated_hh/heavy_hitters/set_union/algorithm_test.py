@@ -338,7 +338,7 @@ class SetUnionOptionsTest(parameterized.TestCase):
         ({"delta": "1"}, "delta"),
         ({"num_passes": 0}, "num_passes"),
         ({"pass_growth": 2.0}, "pass_growth=2.0 needs num_passes above 1"),
-        ({"weights": "adaptive"}, "weights=adaptive: num_passes=1 has to be from 2"),
+        ({"weights": "adaptive"}, "weights=adaptive needs from 2 to 16 passes"),
         ({"weights": "other"}, "weights"),
     )
     def test_impossible_options_are_refused(self, values, message):
