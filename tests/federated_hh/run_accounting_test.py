@@ -117,13 +117,13 @@ class AnswersTest(parameterized.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--cohort_size=6.5e0: has to be a whole number", done.stderr)
 
-    @parameterized.parameters(1, 2)
-    def test_set_union_is_planned_as_it_runs(self, num_passes):
+    @parameterized.parameters((1, "uniform"), (2, "uniform"), (2, "adaptive"))
+    def test_set_union_is_planned_as_it_runs(self, num_passes, weights):
         from federated_hh.heavy_hitters.set_union import options
 
         given = {"epsilon": 1.0, "num_passes": num_passes}
-        found = _answer("set_union", population=100_000, **given)
-        run = options.SetUnionOptions(**given)
+        found = _answer("set_union", population=100_000, word_weights=weights, **given)
+        run = options.SetUnionOptions(weights=weights, **given)
         passes = run.passes_for(100_000)
         numbers = [name for name in found if name.startswith("noise multiplier")]
         self.assertEqual([found[n][0] for n in numbers], [*passes.noise_multipliers])

@@ -12,7 +12,7 @@ from federated_hh.privacy.accounting import (
 from federated_hh.privacy.accounting.arguments import Rows, row
 from federated_hh.privacy.guarantee import Adjacency
 from federated_hh.privacy.local import anonymity, device_policy, query_sizing
-from federated_hh.privacy.sets import weighted_gaussian
+from federated_hh.privacy.sets import adaptive_gaussian, weighted_gaussian
 from federated_hh.privacy.shuffle import amplification as shuffling
 from federated_hh.privacy.shuffle.amplification import Method, Reports
 
@@ -217,6 +217,7 @@ def set_union(
     contribution_bound: of.ContributionBound = 100,
     num_passes: of.NumPasses = 1,
     pass_growth: of.PassGrowth = 3.0,
+    word_weights: of.WordWeights = "uniform",
     discovery_rate: of.DiscoveryRate = 0.9,
 ) -> Rows:
     """Answers with the noise, the thresholds and the holders that set union needs.
@@ -228,9 +229,17 @@ def set_union(
     Raises:
         ValueError: An argument is outside its range.
     """
+    if word_weights == "adaptive" and not 2 <= num_passes <= 16:
+        raise ValueError(
+            f"num_passes is {num_passes}; with adaptive weights it is 2 to 16"
+        )
     delta = delta or 1 / population**2
     shares = [pass_growth**number for number in range(num_passes)]
-    passes = weighted_gaussian.solve(epsilon, delta, contribution_bound, shares)
+    kind: type[weighted_gaussian.WeightedGaussian]
+    kind = weighted_gaussian.WeightedGaussian
+    if word_weights == "adaptive":
+        kind = adaptive_gaussian.AdaptiveGaussian
+    passes = weighted_gaussian.solve(epsilon, delta, contribution_bound, shares, kind)
     rows = []
     for words in sorted({contribution_bound, 1}, reverse=True):
         holders = passes.holders_needed(discovery_rate, words)

@@ -24,6 +24,8 @@ RANDOMIZERS = (
     "subset_selection",
 )
 
+SET_UNION_WEIGHTS = ("uniform", "adaptive")
+
 _ROUNDS = "no training has as many rounds"
 _CLIENTS = "100 for each human"
 _INDICES = "candidates are numbered with 31 bits"
@@ -179,6 +181,11 @@ PassGrowth = Annotated[
     "Share of a pass of set union in the budget, over the last one's; 3 if not set.",
     "[0.01, 100]",
     "else a pass would have next to no budget",
+]
+WordWeights = Annotated[
+    str,
+    "Weights of set union, over 2 to 16 passes if adaptive; uniform if not set.",
+    SET_UNION_WEIGHTS,
 ]
 MinStandardErrors = Annotated[
     float,
