@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from federated_hh.options.fields import OptionError, check, option
+from federated_hh.populations.languages import languages
 from federated_hh.populations.languages import words as words_lib
 from federated_hh.populations.options import population_options
 
@@ -35,16 +36,23 @@ class DenyOptions:
     deny_words: str | None = option(
         None,
         "File of words (one a line, UTF-8; also .gz, .xz, .zst) that are left out of "
-        "the released words, in any case. It is applied after the guarantee and costs "
-        "nothing; scores are of the words that are left. Not hidden: prefixes that "
-        "clients are asked about, counts of found words, and the simulator's files. "
-        "SFP does not release its fragments then.",
+        "the released words, in any case and with any invisible characters. It is "
+        "applied after the guarantee and costs nothing; scores are of the words that "
+        "are left. Not hidden: prefixes that clients are asked about, counts of found "
+        "words, and the simulator's files. SFP does not release its fragments then.",
     )
 
     def __post_init__(self):
         check(self)
-        if (self.deny_words or "").startswith(population_options.WORDFREQ):
-            raise OptionError(self, "{deny_words=}: has to be a file, one word a line")
+        if self.deny_words is not None and (
+            not self.deny_words.strip()
+            or self.deny_words.startswith(population_options.WORDFREQ)
+        ):
+            raise OptionError(
+                self,
+                "{deny_words=}: has to be a file with one word a line; give one, or "
+                "leave {deny_words} out",
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +60,13 @@ class DenyList:
     """The words of a deny list.
 
     Attributes:
-        words: The words, as `languages.words.folded` has them; empty without a list.
+        words: The words, as `languages.words.appearance` has them; empty without a
+            list.
         language: The code of their language.
     """
 
-    words: frozenset[str]
-    language: str
+    words: frozenset[str] = frozenset()
+    language: str = languages.DEFAULT
 
     @classmethod
     def read(cls, options: DenyOptions, language: str) -> Self:
@@ -68,13 +77,22 @@ class DenyList:
             language: The code of the population's language.
 
         Raises:
-            PopulationError: If the file is no list of words; see `read_dictionary`.
+            OptionError: If the file has no words.
+            PopulationError: If the file cannot be read as UTF-8 text.
         """
         if options.deny_words is None:
-            return cls(frozenset(), language)
+            return cls()
         from federated_hh.populations.readers import word_table
 
-        return cls(word_table.read_dictionary(options.deny_words, language), language)
+        lines = word_table.read_lines(options.deny_words)
+        words = {words_lib.appearance(line, language) for line in lines} - {""}
+        if not words:
+            raise OptionError(
+                options,
+                "{deny_words=}: the file has no words; give one word a line, or leave "
+                "{deny_words} out",
+            )
+        return cls(frozenset(words), language)
 
     def facts(self) -> dict[str, Any]:
         """Returns the facts that a resumed run shares with its start."""
@@ -85,7 +103,9 @@ class DenyList:
 
     def allows(self, words: Iterable[str]) -> list[bool]:
         """Returns whether each word may be released."""
-        return [words_lib.folded(w, self.language) not in self.words for w in words]
+        if not self.words:
+            return [True for _ in words]
+        return [words_lib.appearance(w, self.language) not in self.words for w in words]
 
     def allowed(self, found: Sequence[W]) -> tuple[W, ...]:
         """Returns the found words that may be released."""

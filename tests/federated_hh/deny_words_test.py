@@ -5,6 +5,8 @@ import pathlib
 from absl.testing import absltest, parameterized
 
 from federated_hh.files import tables
+from federated_hh.heavy_hitters import deny_list
+from federated_hh.options.fields import OptionError
 from tests import forked_programs
 
 _DENIED = "секрет"
@@ -44,14 +46,15 @@ class DenyWordsTest(parameterized.TestCase):
             *("--word_column=word", "--alphabet=абвгдежзийклмнопрстуфхцчшщъыьэюяК"),
             f"--population_cache={self.scratch / 'cache'}",
             f"--output_dir={path}",
-            *(*_PROGRAMS[program], *flags),
+            *flags,
         )
         return path, done
 
     @parameterized.parameters(*_PROGRAMS)
     def test_no_released_file_has_a_denied_word(self, program):
-        self.list.write_text("СЕКРЕТ\nникто\n")
-        path, done = self.run_program(program, f"--deny_words={self.list}")
+        self.list.write_text("\u00a0СЕК\u200bРЕТ\u00ad\nникто\n")
+        flags = _PROGRAMS[program]
+        path, done = self.run_program(program, *flags, f"--deny_words={self.list}")
         self.assertEqual(done.returncode, 0, done.stderr)
         # It was found.
         self.assertIn("\n1 found word is on the deny list and left out,", done.stdout)
@@ -66,6 +69,38 @@ class DenyWordsTest(parameterized.TestCase):
             self.assertNotRegex(text.lower(), r"\bсе\b", file)
         words = set(tables.read(path / "heavy_hitters.csv")["word"])
         self.assertContainsSubset({"дом", "Кот"}, words)
+
+    def test_a_list_without_words_is_refused(self):
+        for text in (b"", b"\n \n", "\ufeff\u200b\n".encode()):
+            self.list.write_bytes(text)
+            with self.assertRaisesRegex(OptionError, "has no words; give one word a"):
+                deny_list.DenyList.read(deny_list.DenyOptions(str(self.list)), "en")
+        for value in ("", self.list):
+            _, done = self.run_program(
+                "run_set_union", *_PROGRAMS["run_set_union"], f"--deny_words={value}"
+            )
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, rf"--deny_words={value}: .* give one")
+
+    @parameterized.parameters(
+        *(("bad", word) for word in (" BAD", "bad\u00a0", "b\u00adad", "\ufeffbad")),
+        *(("bad", word) for word in ("b\u200bad", "ba\u200dd\u200c", "bad\ufe0f")),
+        *(("bad", "ｂａｄ"), ("bad", "ＢＡＤ"), ("bad", "𝐛𝐚𝐝"), ("don't", "don’t")),
+        *(("straße", "STRASSE"), ("ΛΟΓΟΣ", "λογος"), ("ångström", "A\u030aNGSTRÖM")),
+        *(("e\u0301", "É"), ("e\u034f\u0301", "é"), ("한국", "\u1112\u1161\u11ab국")),
+        *(("می\u200cخواهم", "میخواهم"), ("قَبْل\u200f", "قَبْل"), ("❤\ufe0f", "❤")),
+        *(("ışık", "IŞIK", "tr"), ("izmir", "İZMİR", "tr"), ("ılık", "Ｉlık", "tr")),
+        ("izmir", "İZMİR"),
+    )
+    def test_words_that_look_the_same_are_denied(self, one, other, language="en"):
+        for listed, found in ((one, other), (other, one)):
+            self.list.write_text(f"{listed}\n")
+            options = deny_list.DenyOptions(str(self.list))
+            deny = deny_list.DenyList.read(options, language)
+            different = (f"{one}s", one[1:], "", "ılik", "bäd", "كتاب")
+            self.assertEqual(
+                deny.allows([found, listed, *different]), [False, False] + [True] * 6
+            )
 
     def test_words_of_nobody_change_nothing_and_a_resumed_run_keeps_its_list(self):
         flags = ("--num_clients=3000", "--num_passes=2", *_PROGRAMS["run_set_union"])

@@ -118,6 +118,7 @@ _UNSEEN = regex.compile(
     "[\u00ad\u061c\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
     "\ufe00-\ufe0f\U000e0100-\U000e01ef\u055b\u055c\u055e]+"
 )
+_INVISIBLE = regex.compile(rf"{_UNSEEN.pattern}|\p{{Default_Ignorable_Code_Point}}+")
 # Turkish İ in lower case is an i and a dot, which typed text does not have.
 _DOTTED_I = regex.compile("i\u0307+")
 # Up to white space, or the end of a sentence that no white space follows.
@@ -180,6 +181,16 @@ def folded(word: str, language: str = DEFAULT.language) -> str:
     """Returns a word as dictionaries compare it: spelled, and in lower case."""
     lowered = lower(language)(spelled(word))
     return lowered if lowered.isascii() else _undotted(lowered)
+
+
+def appearance(word: str, language: str = DEFAULT.language) -> str:
+    """Returns a form that words share if only case or invisible characters differ.
+
+    As Unicode's NFKC_Casefold, with the language's case and a typewriter's marks, and
+    without white space around. Full-width letters become usual ones, and ß is ss.
+    """
+    seen = _INVISIBLE.sub("", unicodedata.normalize("NFKC", word))
+    return folded(seen.strip(), language).casefold()
 
 
 def _undotted(text: str) -> str:

@@ -48,8 +48,23 @@ def read_dictionary(
     if path.startswith(population_options.WORDFREQ):
         number = int(path.removeprefix(population_options.WORDFREQ))
         return frozenset(itertools.islice(languages.words(language), number))
+    words = {words_lib.folded(line, language) for line in read_lines(path)} - {""}
+    if not words:
+        raise verified_files.PopulationError(f"{path}: the dictionary has no words.")
+    return frozenset(words)
+
+
+def read_lines(path: str) -> list[str]:
+    """Reads a dictionary's lines, without white space around.
+
+    Args:
+        path: The file (.gz, .xz and .zst are decompressed).
+
+    Raises:
+        PopulationError: If the file cannot be read as UTF-8 text.
+    """
     path = os.path.expanduser(path)
-    words = set()
+    found = []
     with opening.open_text(path, "utf-8") as lines:
         try:
             for number, line in enumerate(lines, 1):
@@ -58,7 +73,7 @@ def read_dictionary(
                         f"{path}:{number}: this line is not UTF-8; a dictionary has to "
                         "be UTF-8 text with one word per line."
                     )
-                words.add(words_lib.folded(line.strip(), language))
+                found.append(line.strip())
         except verified_files.PopulationError as error:
             if not isinstance(error.__cause__, UnicodeError):
                 raise
@@ -66,10 +81,7 @@ def read_dictionary(
                 f"{path} is not UTF-8, which a dictionary has to be; convert it, such "
                 f"as by iconv -f utf-16 -t utf-8 {path} > dictionary.txt."
             ) from None
-    words.discard("")
-    if not words:
-        raise verified_files.PopulationError(f"{path}: the dictionary has no words.")
-    return frozenset(words)
+    return found
 
 
 class NotAWordError(ValueError):
