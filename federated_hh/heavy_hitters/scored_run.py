@@ -38,8 +38,8 @@ def run(
     """
 
     def report(directory, outcome, statement):
-        found = [algorithm.results(s).get("heavy_hitters") for s in outcome.states]
-        words = [t["word"] for t in found if t is not None and "word" in t]
+        found = [algorithm.results(s).values() for s in outcome.states]
+        words = [t["word"] for t in itertools.chain(*found) if "word" in t]
         return experiment.write_default(
             algorithm,
             directory,

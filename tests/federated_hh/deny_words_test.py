@@ -70,6 +70,16 @@ class DenyWordsTest(parameterized.TestCase):
         words = set(tables.read(path / "heavy_hitters.csv")["word"])
         self.assertContainsSubset({"дом", "Кот"}, words)
 
+    def test_denied_words_of_any_table_are_counted(self):
+        self.list.write_text(_DENIED)
+        path, done = self.run_program(
+            "run_algorithm",
+            *("--algorithm=examples.histogram:Histogram", "--epsilon=8"),
+            *(f"--words=дом,{_DENIED}", f"--deny_words={self.list}"),
+        )
+        self.assertIn("\n1 found word is on the deny list", done.stdout, done.stderr)
+        self.assertEqual(list(tables.read(path / "words.csv")["word"]), ["дом"])
+
     def test_a_list_without_words_is_refused(self):
         for text in (b"", b"\n \n", "\ufeff\u200b\n".encode()):
             self.list.write_bytes(text)
