@@ -126,10 +126,11 @@ def run(arguments: experiment_flags.Arguments) -> None:
         logging.info("Computing the coverage of the words found.")
         results = ldp_triehh_results.evaluate(
             algorithm,
-            [deny.allowed(state.found) for state in outcome.states],
+            [state.found for state in outcome.states],
             directory.metrics(),
             arguments.seed,
             counting_clients=options.counting_clients,
+            deny=deny,
         )
         anonymity = ldp_triehh_privacy.anonymity_of(
             algorithm.parameters,

@@ -52,11 +52,9 @@ def run(arguments: experiment_flags.Arguments) -> None:
 
     def report(directory, outcome, statement):
         found = [algorithm.results(s)["heavy_hitters"]["word"] for s in outcome.states]
-        states = [
-            state.only(deny.allows(words))
-            for state, words in zip(outcome.states, found, strict=True)
-        ]
-        results = set_union_report.evaluate(algorithm, states, options.max_k)
+        results = set_union_report.evaluate(
+            algorithm, outcome.states, options.max_k, deny
+        )
         remark = deny.told(itertools.chain(*found))
         return set_union_report.write(
             directory, algorithm, results, statement, findable, remark

@@ -99,8 +99,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
         if masking is not None:
             statement = masking.stated(statement, parameters.cohort_size)
         found = [state.trie.words() for state in outcome.states]
-        repeats = [deny.allowed(words) for words in found]
-        results = triehh_report.evaluate(algorithm, repeats, options.max_k)
+        results = triehh_report.evaluate(algorithm, found, options.max_k, deny)
         remark = deny.told(word.text for words in found for word in words)
         at_length = functools.partial(options.for_longer_words, population.num_clients)
         return triehh_report.write(

@@ -144,3 +144,6 @@ class DenyList:
         denied = self.allows(set(found)).count(False)
         words = "1 found word is" if denied == 1 else f"{denied:,} found words are"
         return f"{words} on the deny list and left out, in the scores too."
+
+
+NOTHING = DenyList()

@@ -10,6 +10,8 @@ from federated_hh.options.fields import OptionError
 from tests import forked_programs
 
 _DENIED = "секрет"
+# Too long to be found by some programs, which advise to find such words.
+_DENIED_LONG, _ALLOWED_LONG = "запретнейший", "знакомства"
 _SET_UNION = "federated_hh.run_set_union"
 _PROGRAMS = {
     "run_triehh": (
@@ -29,11 +31,29 @@ _PROGRAMS = {
 }
 
 
+def _longer(change, longest):
+    return (
+        "\nEvery word of the clients that is short enough was found. Most helpful "
+        f"change: {change}. Words of more than {longest} characters are not found now; "
+        f"1 of them would be, with probability 0.9 or more each, such as "
+        f"{_ALLOWED_LONG}.\n"
+    )
+
+
+# Advice names no denied word, and takes a found one as found.
+_ADVICE = {
+    "run_triehh": _longer("--max_length=11, without a guarantee", 7),
+    "run_ldp_triehh": _longer("--max_depth=10", 6),
+    "run_set_union": "\nEvery word of the clients was found.\n",
+}
+
+
 class DenyWordsTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         self.scratch = pathlib.Path(self.create_tempdir().full_path)
         words = ["дом"] * 1000 + [_DENIED] * 800 + ["Кот"] * 200
+        words += [_DENIED_LONG] * 800 + [_ALLOWED_LONG] * 700
         rows = [f"u{i}\t{word}\n" for i, word in enumerate(words)]
         self.list = self.scratch / "list.txt"
         (self.scratch / "words.tsv").write_text("user\tword\n" + "".join(rows))
@@ -52,12 +72,14 @@ class DenyWordsTest(parameterized.TestCase):
 
     @parameterized.parameters(*_PROGRAMS)
     def test_no_released_file_has_a_denied_word(self, program):
-        self.list.write_text("\u00a0СЕК\u200bРЕТ\u00ad\nникто\n")
+        self.list.write_text(f"\u00a0СЕК\u200bРЕТ\u00ad\n{_DENIED_LONG}\nникто\n")
         flags = _PROGRAMS[program]
         path, done = self.run_program(program, *flags, f"--deny_words={self.list}")
         self.assertEqual(done.returncode, 0, done.stderr)
-        # It was found.
-        self.assertIn("\n1 found word is on the deny list and left out,", done.stdout)
+        # They were found, the long one where it could be.
+        denied = {"run_set_union": "2 found words are"}.get(program, "1 found word is")
+        self.assertIn(f"\n{denied} on the deny list and left out,", done.stdout)
+        self.assertIn(_ADVICE.get(program, ""), done.stdout)
         files = [f for f in path.rglob("*") if f.is_file()]
         released = [f for f in files if not {"simulator", "secret"} & {*f.parts}]
         self.assertIn(path / "report.html", released)
@@ -65,10 +87,20 @@ class DenyWordsTest(parameterized.TestCase):
         texts |= {"console": done.stdout + done.stderr}
         for file, text in texts.items():
             self.assertNotIn(_DENIED, text.lower(), file)
+            self.assertNotIn(_DENIED_LONG, text.lower(), file)
             # Nor is it spelled by parts.
             self.assertNotRegex(text.lower(), r"\bсе\b", file)
         words = set(tables.read(path / "heavy_hitters.csv")["word"])
         self.assertContainsSubset({"дом", "Кот"}, words)
+
+    @parameterized.parameters("run_triehh", "run_set_union")
+    def test_a_run_whose_words_are_all_denied_says_so(self, program):
+        words = ("дом", _DENIED, "кот", _DENIED_LONG, _ALLOWED_LONG)
+        self.list.write_text("\n".join(words))
+        flags = _PROGRAMS[program]
+        _, done = self.run_program(program, *flags, f"--deny_words={self.list}")
+        said = "Every found word is denied.\n"
+        self.assertStartsWith(done.stdout, said, done.stderr)
 
     def test_denied_words_of_any_table_are_counted(self):
         self.list.write_text(_DENIED)

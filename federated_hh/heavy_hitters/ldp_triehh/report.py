@@ -1,6 +1,7 @@
 """The report of an LDP TrieHH run: its tables, plots and page."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -129,22 +130,18 @@ def write(
     return report.write()
 
 
-def _released(results: Results) -> set[str]:
-    """Returns the words that the first repeat released."""
-    words = results.words
-    return set(words[words["released"] & (words["repeat"] == 0)]["word"])
-
-
 def _held(results: Results, summary: RunSummary) -> detection.HeldWords:
-    """Returns the clients' words, and those that the first repeat released."""
-    population, released = summary.algorithm.population, _released(results)
+    """Returns the clients' words, and those that the first repeat found."""
+    population = summary.algorithm.population
     holders = coverage_lib.WordTotals.of(population).holders
     order = np.argsort(-holders, kind="stable")[: np.count_nonzero(holders >= 1)]
     words = [population.word(i) for i in order]
+    allows = results.deny.allows(words)
+    order, words = order[allows], list(itertools.compress(words, allows))
     return detection.HeldWords(
         words,
         holders[order] / population.num_clients,
-        np.array([word in released for word in words], bool),
+        np.array([word in results.first for word in words], bool),
         summary.algorithm.parameters.max_depth,
         summary.at_length,
         summary.algorithm.alphabet.spelled,
@@ -152,14 +149,14 @@ def _held(results: Results, summary: RunSummary) -> detection.HeldWords:
 
 
 def _is_all(results: Results, algorithm: ldp_triehh.LdpTrieHH) -> bool:
-    """Returns whether the first repeat released all words that can be completed."""
-    released = _released(results)
+    """Returns whether the first repeat found all words that can be completed."""
     lengths = range(
         ldp_triehh_results.LEAST_CHARACTERS, algorithm.parameters.max_depth + 1
     )
     held = algorithm.population.words.to_pylist()
     spelled = algorithm.alphabet.spelled
-    return released.issuperset(word for word in held if len(spelled(word)) in lengths)
+    possible = (word for word in held if len(spelled(word)) in lengths)
+    return results.first.issuperset(possible)
 
 
 def _found(results: Results) -> str:

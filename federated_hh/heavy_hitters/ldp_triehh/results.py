@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from federated_hh.heavy_hitters import coverage, evaluation
+from federated_hh.heavy_hitters import coverage, deny_list, evaluation
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
 from federated_hh.heavy_hitters.ldp_triehh.parameters import LdpTrieHHParameters
 from federated_hh.populations.columns import generated_words
@@ -71,6 +71,8 @@ class Results:
         counting_clients: Number of clients behind the estimates.
         least_standard_errors: The `min_standard_errors`, at least that of the run, at
             which fewer than one false word of a repeat is expected.
+        first: The words of the first repeat that stand out, denied ones included.
+        deny: Words that are not released, nor scored.
     """
 
     words: pd.DataFrame
@@ -79,6 +81,8 @@ class Results:
     coverage: pd.DataFrame
     counting_clients: int
     least_standard_errors: float
+    first: frozenset[str]
+    deny: deny_list.DenyList
 
 
 def counting_group(
@@ -129,6 +133,7 @@ def evaluate(
     seed: int,
     *,
     counting_clients: int | None,
+    deny: deny_list.DenyList = deny_list.NOTHING,
 ) -> Results:
     """Compares the repeats' words with the truth, and counts the coverage.
 
@@ -140,6 +145,7 @@ def evaluate(
         seed: Seed of the run.
         counting_clients: See `counting_group`. With 0, or where nobody is left,
             nothing is estimated.
+        deny: Words that are not released, nor scored.
 
     Raises:
         ValueError: See `counting_group`.
@@ -150,8 +156,8 @@ def evaluate(
     words, levels, repeats = [], [], []
     size = 0
     share = parameters.cohort_size / population.num_clients
-    for repeat, found_words in enumerate(found):
-        cut = parameters.min_standard_errors
+    cut = parameters.min_standard_errors
+    for repeat, found_words in enumerate(map(deny.allowed, found)):
         table = _words(repeat, found_words, totals, share, cut)
         _insert_round(table, parameters)
         words.append(table.sort_values("estimate", ascending=False, kind="stable"))
@@ -173,6 +179,8 @@ def evaluate(
         evaluation.mean_and_interval(by_pass, "pass_number"),
         size,
         least_standard_errors(parameters, metrics),
+        frozenset(word.text for word in found[0] if word.stands_out(cut)),
+        deny,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from federated_hh.heavy_hitters import coverage, evaluation, found_words
+from federated_hh.heavy_hitters.deny_list import DenyList
 from federated_hh.heavy_hitters.set_union import algorithm as set_union
 from federated_hh.heavy_hitters.set_union import options as set_union_options
 from federated_hh.heavy_hitters.triehh import report as triehh_report
@@ -38,18 +39,23 @@ class Results:
         discovery: A row for each of the most frequent words: word, true_count,
             true_rank, discovery_rate.
         coverage: Found share of all typed words, a number for each repeat.
+        found_all: Whether each repeat found every listed word, denied ones included.
+        found_any: Whether some repeat found a word, denied ones included.
     """
 
     heavy_hitters: pd.DataFrame
     scores: pd.DataFrame
     discovery: pd.DataFrame
     coverage: tuple[float, ...]
+    found_all: bool
+    found_any: bool
 
 
 def evaluate(
     algorithm: set_union.SetUnion,
     states: Sequence[set_union.SetUnionState],
     max_k: int,
+    deny: DenyList,
 ) -> Results:
     """Scores the words that each repeat released.
 
@@ -57,11 +63,17 @@ def evaluate(
         algorithm: Algorithm that was run.
         states: Final state of each repeat.
         max_k: The most values of K; at most twice the words found, or 300.
+        deny: Words that are not released, nor scored.
     """
     population = algorithm.population
     totals = coverage.WordTotals.of(population)
     truth = evaluation.GroundTruth.of_counts(totals.holders.astype(np.float64))
     ranks = truth.ranks()
+    every_found = [state.words for state in states]
+    states = [
+        state.only(deny.allows(algorithm.results(state)["heavy_hitters"]["word"]))
+        for state in states
+    ]
     found = [state.words for state in states]
     tables = []
     for repeat, state in enumerate(states):
@@ -70,11 +82,12 @@ def evaluate(
         table["true_count"] = totals.holders[state.words]
         table["true_rank"] = ranks[state.words]
         tables.append(table)
-    twice = 2 * max(map(len, found))
+    twice = 2 * max(map(len, every_found))
     ks = range(1, min(max_k, max(_LEAST_K, twice)) + 1)
     scores = [evaluation.scores_at_k(ids, truth, ks) for ids in found]
     listed = max(_LEAST_LISTED, twice)
     discovery = evaluation.discovery_rates(found, truth, listed)
+    rates = evaluation.discovery_rates(every_found, truth, listed)["discovery_rate"]
     words = [population.word(i) for i in discovery.pop("word_id")]
     discovery.insert(0, "word", words)
     every = max(1, int(totals.contributions.sum()))
@@ -83,6 +96,8 @@ def evaluate(
         evaluation.mean_and_interval(scores, "k"),
         discovery,
         tuple(int(totals.contributions[ids].sum()) / every for ids in found),
+        bool((rates == 1).all()),
+        any(map(len, every_found)),
     )
 
 
@@ -113,11 +128,10 @@ def write(
     better_passes = None
     if metrics["released_share"].iloc[-1] >= _WORTH_A_PASS:
         better_passes = len(algorithm.plan.mechanism.thresholds) + 1
-    is_all = bool((results.discovery["discovery_rate"] == 1).all())
     report.summary(
         _found(words, results),
         advice=evaluation.alphabet_advice(algorithm.population)
-        or set_union_options.advice(findable, better_passes, is_all=is_all),
+        or set_union_options.advice(findable, better_passes, is_all=results.found_all),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
     )
     report.add_to_summary(remark)
@@ -178,7 +192,7 @@ def _found(words: pd.DataFrame, results: Results) -> str:
     counts = words.groupby("repeat").size().reindex(range(repeats), fill_value=0)
     least, most = counts.min(), counts.max()
     if not most:
-        return "No word was found."
+        return found_words.nothing(results.found_any)
     number = found_words.counted(most) if least == most else f"{least:,} to {most:,}"
     number += "" if least == most else " words"
     each = f" by each of {repeats} repeats" if repeats > 1 else ""

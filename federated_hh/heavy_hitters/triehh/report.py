@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import figure as figure_lib
 
-from federated_hh.heavy_hitters import evaluation, selection
+from federated_hh.heavy_hitters import deny_list, evaluation, found_words, selection
 from federated_hh.heavy_hitters import trie as trie_lib
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
 from federated_hh.privacy import statement as statement_lib
@@ -42,27 +42,39 @@ class Results:
             the true counts of all its prefixes: exact in the single-word setting, and
             else as if every vote were drawn from what all clients type), and, in the
             single-word setting, worst_case_rate (Proposition 1).
+        found: The words of each repeat, denied ones included.
+        deny: Words that are not released, nor scored.
     """
 
     heavy_hitters: pd.DataFrame
     scores: pd.DataFrame
     discovery: pd.DataFrame
+    found: Sequence[frozenset[str]]
+    deny: deny_list.DenyList
 
 
 def evaluate(
     algorithm: triehh.TrieHH,
     repeats: Sequence[Sequence[trie_lib.Word]],
     max_k: int,
+    deny: deny_list.DenyList = deny_list.NOTHING,
 ) -> Results:
-    """Scores the words that each repeat found, for K from 1 to max_k."""
+    """Scores the words that each repeat found, for K from 1 to max_k.
+
+    Args:
+        algorithm: Algorithm that was run.
+        repeats: The words of each repeat.
+        max_k: The most words that are scored.
+        deny: Words that are not released, nor scored.
+    """
     population = algorithm.population
     truth = evaluation.GroundTruth.of(population, algorithm.word_selection)
     place = {word: i for i, word in enumerate(population.words.to_pylist())}
     ranks = np.append(truth.ranks(), 0)
     counts = np.append(truth.counts, 0.0)
     found, tables = [], []
-    for repeat, words in enumerate(repeats):
-        words = sorted(words, key=lambda word: (-word.votes, word.text))
+    for repeat, every in enumerate(repeats):
+        words = sorted(deny.allowed(every), key=lambda word: (-word.votes, word.text))
         ids = np.array([place.get(word.text, -1) for word in words], np.int64)
         columns = {
             "repeat": np.full(len(words), repeat, np.int64),
@@ -80,6 +92,8 @@ def evaluate(
         pd.concat(tables, ignore_index=True),
         evaluation.mean_and_interval(scores, "k"),
         _discovery(algorithm, found, truth),
+        [frozenset(word.text for word in words) for words in repeats],
+        deny,
     )
 
 
@@ -161,12 +175,12 @@ def write(
     report = page.Page(directory, "TrieHH")
     first = words[words["repeat"] == 0]
     report.summary(
-        _found(words, metrics["repeat"].nunique(), results.scores),
+        _found(results, metrics["repeat"].nunique()),
         advice=evaluation.alphabet_advice(algorithm.population)
         or detection.advice(
             findable,
-            is_all=_is_all(results, first),
-            held=_held(algorithm, results, first, at_length),
+            is_all=_is_all(results),
+            held=_held(algorithm, results, at_length),
             holding=triehh_detection.HOLDING,
         ),
         next_command="federated_hh.compare {run} ANOTHER_RUN",
@@ -234,40 +248,41 @@ def write(
 def _held(
     algorithm: triehh.TrieHH,
     results: Results,
-    first: pd.DataFrame,
     at_length: Callable[[int], detection.Alternative],
 ) -> detection.HeldWords:
     """Returns the most frequent words, and those that the first repeat found."""
     table = results.discovery
+    table = table[results.deny.allows(table["word"])]
     return detection.HeldWords(
         table["word"].tolist(),
         table["true_count"].to_numpy() / algorithm.population.num_clients,
-        table["word"].isin(first["word"]).to_numpy(),
+        table["word"].isin(results.found[0]).to_numpy(),
         algorithm.parameters.max_length - 1,
         at_length,
         algorithm.alphabet.spelled,
     )
 
 
-def _is_all(results: Results, first: pd.DataFrame) -> bool:
+def _is_all(results: Results) -> bool:
     """Returns whether the first repeat found all words that can be completed."""
     held = results.discovery[results.discovery["true_count"] > 0]
     possible = held[held["fits"]]["word"]
     # The table of very many words has no more rows than that.
-    return len(held) < _NUM_LISTED and bool(possible.isin(first["word"]).all())
+    return len(held) < _NUM_LISTED and bool(possible.isin(results.found[0]).all())
 
 
-def _found(words: pd.DataFrame, repeats: int, scores: pd.DataFrame) -> str:
+def _found(results: Results, repeats: int) -> str:
     """Returns the first repeat's words and the scores of all repeats, in a line."""
+    words = results.heavy_hitters
     if not len(words):
-        return "No word was found."
+        return found_words.nothing(any(results.found))
     counts = words.groupby("repeat").size().reindex(range(repeats), fill_value=0)
     least, most = counts.min(), counts.max()
     number = f"{most:,}" if least == most else f"{least:,} to {most:,}"
     each = f" by each of {repeats} repeats" if repeats > 1 else ""
     best = ", ".join(words[words["repeat"] == 0]["word"].head(10))
     named = f", the most votes first: {best}" if best else ""
-    k, f1 = _f1(scores)
+    k, f1 = _f1(results.scores)
     return f"{number} words found{each}{named}. Against the true top {k}: F1 {f1:.2f}."
 
 
