@@ -38,7 +38,12 @@ from federated_hh.populations.columns import client_words
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.privacy.local import vote_law
-from federated_hh.randomizers import arguments, by_name, subset_selection
+from federated_hh.randomizers import (
+    arguments,
+    by_name,
+    local_randomizer,
+    subset_selection,
+)
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
 
@@ -129,6 +134,7 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
                 num_rounds=self.max_rounds,
                 max_candidates=options.max_candidates,
                 population_has_empty_users=population_has_empty_users,
+                draws_sum=options.report_sampling == "aggregate",
                 algorithm="OptPrefixTree",
             ),
             mechanism=plan_lib.NoNoise(),
@@ -153,10 +159,12 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
 
     def describe(self) -> Mapping[str, Any]:
         """Returns everything that a sum of reports depends on besides the plan."""
+        options = dataclasses.asdict(self.options) | {"epsilon": None}
+        del options["report_sampling"]  # the plan has it
         return {
             "population": self.clients.fingerprint,
             "alphabet": self.alphabet.fingerprint,
-            "options": dataclasses.asdict(self.options) | {"epsilon": None},
+            "options": options,
         }
 
     def initialize(self, repeat: int) -> OptPrefixTreeState:
@@ -369,8 +377,19 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
         return items
 
     def _build_round(self, num_candidates: int) -> block_round.BlockRound:
+        randomizer = None
+        if self.options.report_sampling == "per_report":
+            randomizer = self.plan.contribution.made(num_candidates)
+
         def work(message, block):
             items = self._items_of_block(message, block)
+            if randomizer is not None:
+                reports = randomizer.sum_per_report(
+                    tf.where(items >= 0, items, num_candidates),
+                    local_randomizer.fold_in(block["seed"], 1),
+                )
+                votes = tf.cast(reports[:num_candidates], tf.int64)
+                return {"votes": tf.ensure_shape(votes, [num_candidates])}
             # Below 0 nothing is added up.
             votes = tf.math.unsorted_segment_sum(
                 tf.ones_like(items, tf.int64), items, num_candidates

@@ -26,6 +26,12 @@ class OptPrefixTreeOptions:
         "The local randomizer: subset_selection, k_ary, asymmetric_one_hot, "
         "symmetric_one_hot, or a class of your own as module:Class.",
     )
+    report_sampling: str = option(
+        "aggregate",
+        "'aggregate' draws the sum of a round's reports at once, exactly in law; "
+        "'per_report' draws every report as a device would.",
+        choices=("aggregate", "per_report"),
+    )
     selection: str = option(
         "uniform",
         "A client's choice among its words that may still grow the tree: one of its "

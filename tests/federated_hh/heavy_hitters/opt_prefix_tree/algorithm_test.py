@@ -19,7 +19,7 @@ from federated_hh.options import fields
 from federated_hh.populations.columns import client_words
 from federated_hh.privacy.guarantee import Unit
 from federated_hh.privacy.local import vote_law
-from federated_hh.randomness import noise_keys
+from federated_hh.randomness import noise_keys, streams
 from federated_hh.rounds import steps
 
 _FALSE_ALARM = 1e-6
@@ -165,6 +165,34 @@ class LawTest(AlgorithmTestCase):
         for number, share in zip(chosen, law, strict=True):
             low, high = stats.binom.interval(1 - _FALSE_ALARM / 3, clients, share)
             self.assertBetween(number, low, high)
+
+    @parameterized.parameters("aggregate", "per_report")
+    def test_votes_have_the_law_of_randomized_response(self, report_sampling):
+        clients = 4000
+        words = [[("a", 1)]] * 3000 + [[]] * 1000
+        algorithm = self.algorithm(
+            words,
+            epsilon=5.0,
+            randomizer="k_ary",
+            report_sampling=report_sampling,
+            num_rounds=1,
+            max_depth=1,
+        )
+        _, ((candidates, votes, _),) = self.run_all(algorithm)
+        if report_sampling == "aggregate":  # the sum is of true items
+            facts = {"candidates": candidates, "reports": clients}
+            reports = algorithm.plan.contribution
+            votes = reports.reported(votes, facts, streams.Stream(3))
+        # "No item" is a value more.
+        lie = 1 / (math.exp(5) + candidates)
+        segment = algorithm.segment(algorithm.initialize(0))
+        word = np.full((1, segment.length), _END, np.uint16)
+        word[0, 0] = 0
+        place = int(segment.numbers(word)[0])
+        expected = np.full(candidates, clients * lie)
+        expected[place] = 3000 * math.exp(5) * lie + 1000 * lie
+        deviation = np.sqrt(expected) + 1
+        self.assertLess(np.abs((votes - expected) / deviation).max(), 6)
 
     def test_the_least_votes_are_the_fewest_with_few_false(self):
         algorithm = self.algorithm([[("a", 1)]] * 3, false_share=0.2)
