@@ -138,7 +138,7 @@ def _row(setting: training_runs.Setting, path: pathlib.Path) -> dict[str, object
         return row | {"bits": bits, "upload_bytes": -(-size * bits // 8)}
     return row | {
         "bits": int(last["bits_per_parameter"]),
-        "upload_bytes": int(last["upload_bytes"]),
+        "upload_bytes": parameters["bytes that a client sends in a round"],
     }
 
 

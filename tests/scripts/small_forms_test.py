@@ -41,7 +41,7 @@ _SMALLER = {
         *("--num_clients=1500", "--mean_words_per_client=10", "--num_tokens=20"),
         *("--context_words=20", "--ngram_words=2"),
     ),
-    "federated_hh.run_algorithm": ("--num_clients=2000",),
+    "federated_hh.run_algorithm": ("--num_clients=2000", "--cohort_size=200"),
     "federated_hh.fit_population": ("--num_simulations=2",),
     "training.pretrain": (*_MODEL, "--num_epochs=1", "--batch_size=4"),
     "training.run_training": (
@@ -98,6 +98,7 @@ def _write_texts(folder: pathlib.Path) -> None:
         "question.json": question,
         "dictionary.txt": words,
         "known.txt": words,
+        "deny.txt": "the\nand\n",
         "counts.txt.gz": "".join(f"{u}\tthe\t3\n{u}\tand\t2\n" for u in users),
     }
     openers = {".xz": lzma.open, ".gz": gzip.open}

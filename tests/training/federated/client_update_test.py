@@ -16,7 +16,7 @@ from federated_hh.privacy.dp_ftrl import rotated_updates
 from federated_hh.randomness import streams
 from federated_hh.runtime.worker import startup
 from tests.training import training_test_case as common
-from training.federated import client_update
+from training.federated import client_update, rotated_sums
 from training.models import custom_model, model
 from training.text import examples
 
@@ -370,6 +370,24 @@ class EmptyClientTest(common.TrainingTestCase):
                 np.testing.assert_array_equal(part, some.parts[name])
             else:
                 np.testing.assert_allclose(part, some.parts[name], atol=1e-6)
+
+    def test_their_bytes_are_those_of_a_model_and_an_update(self):
+        model_bytes = sum(len(part.tobytes()) for part in self.weights.values())
+        size, clients = self.network.num_parameters(), 4
+        plain = self.federated.client_bytes(clients, _INF)
+        self.assertEqual((plain.download, plain.upload), (model_bytes, model_bytes))
+        rotated = self.rotated(clients)
+        encoding = rotated_sums.RotatedSums(rotated)
+        signs = len(encoding.message(streams.Stream(1))["signs"].tobytes())
+        for told, told_bytes, numbers, largest in (
+            (None, 0, size, 2**33),
+            (rotated, signs, rotated.dimension, 2 * rotated.largest_coordinate),
+        ):
+            bits = len(f"{largest * clients:b}")  # of the largest sum
+            found = self.federated.client_bytes(clients, 0.3, told)
+            self.assertEqual(found.download, model_bytes + told_bytes)
+            sent = np.packbits(np.ones((numbers, bits), bool))
+            self.assertEqual(found.upload, len(sent.tobytes()))
 
     def test_rotated_zeros_are_zeros(self):
         # Whatever the signs and the rounding of a round are.

@@ -15,7 +15,13 @@ from federated_hh.privacy.dp_ftrl import model_updates, update_noise
 from federated_hh.privacy.dp_ftrl import plan as training_plan
 from federated_hh.privacy.guarantee import Adjacency
 from federated_hh.randomness import identities, integer_noise, noise_keys
-from federated_hh.rounds import checkpoints, masked_sums, steps, timers
+from federated_hh.rounds import (
+    checkpoints,
+    client_bytes,
+    masked_sums,
+    steps,
+    timers,
+)
 from federated_hh.runtime.worker.engine_options import SecureSumOptions
 from tests.training import training_test_case as common
 from training.federated import client_update, dp_ftrl, model_average, server_optimizers
@@ -37,6 +43,10 @@ class _Rounds:
 
     def check_masking(self, *of):
         del of  # nothing is masked
+
+    def client_bytes(self, *of):
+        del of
+        return client_bytes.ClientBytes(8, 4)
 
     class mapped:  # noqa: N801
         class text:  # noqa: N801
