@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from federated_hh.options.fields import OptionError, check, option
 from federated_hh.populations.languages import languages
-from federated_hh.populations.languages import words as words_lib
 from federated_hh.populations.options import population_options
 
 if TYPE_CHECKING:
@@ -82,6 +81,7 @@ class DenyList:
         """
         if options.deny_words is None:
             return cls()
+        from federated_hh.populations.languages import words as words_lib
         from federated_hh.populations.readers import word_table
 
         lines = word_table.read_lines(options.deny_words)
@@ -105,6 +105,8 @@ class DenyList:
         """Returns whether each word may be released."""
         if not self.words:
             return [True for _ in words]
+        from federated_hh.populations.languages import words as words_lib
+
         return [words_lib.appearance(w, self.language) not in self.words for w in words]
 
     def allowed(self, found: Sequence[W]) -> tuple[W, ...]:
@@ -147,3 +149,12 @@ class DenyList:
 
 
 NOTHING = DenyList()
+
+
+def nothing(is_denied: bool) -> str:
+    """Returns a sentence on a run that releases no word.
+
+    Args:
+        is_denied: Whether words were found, all of which are on the deny list.
+    """
+    return "Every found word is denied." if is_denied else "No word was found."

@@ -72,15 +72,6 @@ def counted(words: int) -> str:
     return f"{words:,} word" + "s" * (words != 1)
 
 
-def nothing(is_denied: bool) -> str:
-    """Returns a sentence on a run that releases no word.
-
-    Args:
-        is_denied: Whether words were found, all of which are on the deny list.
-    """
-    return "Every found word is denied." if is_denied else "No word was found."
-
-
 def false_words(expected: float) -> str:
     """Returns a bound on expected false words, one that rounds to 0.0 in words.
 

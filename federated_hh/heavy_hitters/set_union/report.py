@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from federated_hh.heavy_hitters import coverage, evaluation, found_words
+from federated_hh.heavy_hitters import coverage, deny_list, evaluation, found_words
 from federated_hh.heavy_hitters.deny_list import DenyList
 from federated_hh.heavy_hitters.set_union import algorithm as set_union
 from federated_hh.heavy_hitters.set_union import options as set_union_options
@@ -192,7 +192,7 @@ def _found(words: pd.DataFrame, results: Results) -> str:
     counts = words.groupby("repeat").size().reindex(range(repeats), fill_value=0)
     least, most = counts.min(), counts.max()
     if not most:
-        return found_words.nothing(results.found_any)
+        return deny_list.nothing(results.found_any)
     number = found_words.counted(most) if least == most else f"{least:,} to {most:,}"
     number += "" if least == most else " words"
     each = f" by each of {repeats} repeats" if repeats > 1 else ""

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib import figure as figure_lib
 
-from federated_hh.heavy_hitters import deny_list, evaluation, found_words, selection
+from federated_hh.heavy_hitters import deny_list, evaluation, selection
 from federated_hh.heavy_hitters import trie as trie_lib
 from federated_hh.heavy_hitters.triehh import algorithm as triehh
 from federated_hh.privacy import statement as statement_lib
@@ -275,7 +275,7 @@ def _found(results: Results, repeats: int) -> str:
     """Returns the first repeat's words and the scores of all repeats, in a line."""
     words = results.heavy_hitters
     if not len(words):
-        return found_words.nothing(any(results.found))
+        return deny_list.nothing(any(results.found))
     counts = words.groupby("repeat").size().reindex(range(repeats), fill_value=0)
     least, most = counts.min(), counts.max()
     number = f"{most:,}" if least == most else f"{least:,} to {most:,}"
