@@ -60,8 +60,11 @@ class Options(study_options.StudyOptions):
     )
     pretraining_epochs: tuple[str, ...] = option(
         ("2",),
-        "Run each but the last on bloggers' text from a model of public chat, too: of "
+        "Run --pretrained_rows on bloggers' text from a model of public chat, too: of "
         "so many passes over it, such as 0.25,1,2 for three models. Empty: none.",
+    )
+    pretrained_rows: tuple[str, ...] = option(
+        (steps_lib.FEDAVG, TREE, BLT), f"The rows that do, of all but {SMALL}."
     )
     tied_embeddings: bool = option(
         True,
@@ -107,7 +110,11 @@ class Options(study_options.StudyOptions):
 
     def __post_init__(self):
         super().__post_init__()
-        for name, known in (("texts", [SYNTHETIC, BLOGS]), ("rows", [*ROWS])):
+        for name, known in (
+            ("texts", [SYNTHETIC, BLOGS]),
+            ("rows", [*ROWS]),
+            ("pretrained_rows", [row for row in ROWS if row != SMALL]),
+        ):
             given = getattr(self, name)
             if len({*given}) < len(given) or not {*given} <= {*known}:
                 raise options_lib.OptionError(
@@ -220,7 +227,8 @@ def settings_of(options: Options) -> tuple[TextRun, ...]:
     """Returns the runs: of each text the federated ones, and then its evaluation."""
     found = []
     for text in options.chosen_texts:
-        lengths = options.pretraining_epochs if text == BLOGS else ()
+        begins = text == BLOGS and {*options.rows} & {*options.pretrained_rows}
+        lengths = options.pretraining_epochs if begins else ()
         # What follows names and labels where there are models of several lengths.
         chats = [
             (epochs, f"_{epochs}".replace(".", "_"), f", {epochs} epochs")
@@ -245,7 +253,7 @@ def settings_of(options: Options) -> tuple[TextRun, ...]:
                 label += f", {options.small_cohort_size:,} clients a round"
             one = TextRun(f"{text}_{row}", label, options.noise(row), color, text=text)
             found.append(one)
-            if row == SMALL:
+            if row not in options.pretrained_rows:
                 continue
             found += [
                 dataclasses.replace(

@@ -73,6 +73,7 @@ class OptionsTest(parameterized.TestCase):
         ({"rows": ("adam",)}, "rows=adam: has to name some of fedavg, dp_ftrl"),
         ({"rows": ("blt", "blt")}, "rows=blt,blt: .* each once"),
         ({"rows": ()}, "rows.*at least one"),
+        ({"pretrained_rows": ("dp_ftrl_small",)}, "pretrained_rows.* of fedavg, dp_f"),
         ({"pretraining_epochs": ("1", "0")}, "pretraining_epochs=1,0: .* above 0"),
         ({"texts": ("tweets",)}, "texts=tweets: .* of synthetic, blogs"),
         ({"texts": ("blogs",)}, "texts=blogs: needs .* give data_dir"),
@@ -104,6 +105,20 @@ class OptionsTest(parameterized.TestCase):
         self.assertEqual(half.begins_with, "chat_0_5")
         self.assertEqual(found["chat_0_5"].flags, ("--num_epochs=0.5",))
         self.assertEqual(both.label, "DP-FTRL, BLT, pretrained, 2 epochs")
+
+    def test_only_some_rows_from_the_chat(self):
+        options = guarantee.Options(
+            data_dir="",
+            texts=("blogs",),
+            rows=("fedavg", "blt"),
+            pretrained_rows=("blt",),
+        )
+        names = [s.name for s in guarantee.settings_of(options)]
+        own = ["blogs_fedavg", "blogs_blt"]
+        self.assertEqual(names, ["chat", *own, "blogs_blt_pretrained", "blogs_judged"])
+        options = dataclasses.replace(options, rows=("fedavg",))
+        names = [s.name for s in guarantee.settings_of(options)]
+        self.assertEqual(names, ["blogs_fedavg", "blogs_judged"])
 
 
 class SmallFormTest(absltest.TestCase):
