@@ -38,6 +38,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.enable_http_proxy", 0),
+    # By default an answer arrives in frames of 16 KiB, each handled for itself.
+    ("grpc.http2.max_frame_size", 4 << 20),
 )
 # Not shared with the channel of the calls, whose messages are large.
 _PING_OPTIONS = (*_CHANNEL_OPTIONS, ("grpc.use_local_subchannel_pool", 1))

@@ -18,7 +18,7 @@ from tensorflow_federated.python.core.environments.tensorflow_frontend import (
 from tensorflow_federated.python.core.impl.computation import computation_impl
 from tensorflow_federated.python.core.impl.context_stack import context_stack_impl
 
-from federated_hh.runtime.worker import secure_sums
+from federated_hh.runtime.worker import executor, secure_sums
 from federated_hh.runtime.worker.worker import Worker, WorkerError
 
 
@@ -44,16 +44,16 @@ class _ExecutorFactory(tff.framework.ExecutorFactory):
         while len(self._executors) >= self._keep:
             self._executors.popitem(last=False)[1].close()
         # By default a value stays in the worker until 20 of them are to go.
-        executor = tff.framework.RemoteExecutor(self._worker.stub, dispose_batch_size=1)
-        executor.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
-        self._executors[key] = executor
-        return executor
+        found = executor.Executor(self._worker.stub, dispose_batch_size=1)
+        found.set_cardinalities({tff.CLIENTS: 0, **cardinalities})
+        self._executors[key] = found
+        return found
 
     def clean_up_executor(self, cardinalities) -> None:
         key = tuple(sorted((str(k), v) for k, v in cardinalities.items()))
-        executor = self._executors.pop(key, None)
-        if executor is not None:
-            executor.close()
+        found = self._executors.pop(key, None)
+        if found is not None:
+            found.close()
 
 
 def native(

@@ -1,5 +1,6 @@
 """Tests of the worker's network, and of workers that stop, hang or are killed."""
 
+import collections
 import json
 import os
 import pathlib
@@ -19,9 +20,11 @@ import psutil
 import tensorflow as tf
 import tensorflow_federated as tff
 from absl.testing import absltest, parameterized
+from tensorflow_federated.proto.v0 import executor_pb2
+from tensorflow_federated.python.core.impl.executors import value_serialization
 
 from federated_hh.runtime import runtime
-from federated_hh.runtime.worker import startup, worker, worker_context
+from federated_hh.runtime.worker import executor, startup, worker, worker_context
 from tests import ROOT
 
 _TIMEOUT = 2.0  # seconds without an answer, after which a worker is ended
@@ -255,6 +258,56 @@ class NetworkTest(parameterized.TestCase):
         with runtime.tff_worker():
             for _ in range(3):
                 np.testing.assert_array_equal(reverse(numbers), numbers[::-1])
+
+
+class MessageTest(parameterized.TestCase):
+    """Messages are those of TFF's own serializer, byte for byte."""
+
+    @parameterized.parameters(
+        (np.float32, np.float32(1.5)),
+        ((np.float32, [2, None]), np.arange(6, dtype=np.float32).reshape(2, 3)),
+        ((np.float32, [0]), np.zeros(0, np.float32)),
+        ((np.int64, [3]), np.arange(9)[::3]),
+        ((np.int64, [2]), [1, 2]),
+        ((np.str_, [2]), np.array([b"a", b"\xc3\xa9"], object)),
+        ((np.bool_, [2]), np.array([True, False])),
+    )
+    def test_arrays_in_structures_and_at_clients(self, kind, value):
+        member = tff.to_type(
+            collections.OrderedDict(
+                a=kind, b=[kind, np.int32], c=collections.OrderedDict()
+            )
+        )
+        member_value = collections.OrderedDict(a=value, b=[value, 3], c={})
+        for whole, of in (
+            (member, member_value),
+            (tff.FederatedType(member, tff.SERVER), member_value),
+            (tff.FederatedType(member, tff.CLIENTS), [member_value, member_value]),
+        ):
+            message = executor_pb2.Value()
+            found = executor.write(message, of, whole)
+            expected, kind_of = value_serialization.serialize_value(of, whole)
+            self.assertEqual(message.SerializeToString(), expected.SerializeToString())
+            self.assertEqual(found, kind_of)
+
+    @parameterized.parameters(
+        ((np.float32, [3]), np.zeros(2, np.float32)),
+        ((np.float32, [2]), np.zeros(2)),
+        ([np.float32, np.float32], [np.float32(1)]),
+    )
+    def test_a_value_of_another_type(self, kind, value):
+        with self.assertRaises(TypeError):
+            executor.write(executor_pb2.Value(), value, tff.to_type(kind))
+
+    def test_a_computation(self):
+        @tff.tensorflow.computation(np.int32)
+        def twice(number):
+            return 2 * number
+
+        message = executor_pb2.Value()
+        found = executor.write(message, twice, None)
+        expected, kind = value_serialization.serialize_value(twice)
+        self.assertEqual((message, found), (expected, kind))
 
 
 class EnvironmentTest(absltest.TestCase):
