@@ -285,8 +285,7 @@ class FederatedRounds:
         zero = tf.constant(0, tf.int64)
 
         def one_client(number, total, below, non_finite):
-            weights = self._local_training(start, clients[number])
-            delta = update_sums.difference(weights, start)
+            delta = self._local_update(start, clients[number])
             norm = update_sums.norm_of(delta)
             finite = tf.math.is_finite(norm)
             place = block["first_place"] + tf.cast(number, tf.int64)
@@ -312,30 +311,47 @@ class FederatedRounds:
         sent = encoding.sent(total, tf.size(clients))
         return collections.OrderedDict(sent, num_below=below, num_non_finite=non_finite)
 
-    def _local_training(
+    def _local_update(
         self, start: Sequence[tf.Tensor], client: tf.Tensor
     ) -> list[tf.Tensor]:
-        """Returns a client's weights after its SGD."""
+        """Returns what a client's SGD adds to the weights: float64."""
         first, count = self.mapped.sentences_of(client)
         num_batches = self.mapped.num_batches(count)
+        num_steps = num_batches * self.training.num_epochs
 
-        def step(number, weights):
+        def step(number, weights, _):
             batch = self.mapped.batch(first, count, number % num_batches)
             gradients = self.model.gradients(weights, batch)
-            rate = self.training.learning_rate
-            return number + 1, [
-                weight - rate * gradient
-                for weight, gradient in zip(weights, gradients, strict=True)
+            # A Keras model's have no shapes while the graph is built.
+            moved = [
+                tf.ensure_shape(-self.training.learning_rate * gradient, weight.shape)
+                for gradient, weight in zip(gradients, weights, strict=True)
             ]
+            # Nobody computes a gradient at the weights that the last step leads to.
+            weights = tf.cond(
+                number + 1 < num_steps,
+                lambda: update_sums.sum_of(weights, moved),
+                lambda: list(weights),
+            )
+            return number + 1, weights, moved
 
-        last = num_batches * self.training.num_epochs
-        _, weights = tf.while_loop(
-            lambda number, _: number < last,
+        _, weights, moved = tf.while_loop(
+            lambda number, *_: number < num_steps,
             step,
-            (tf.constant(0, tf.int64), list(start)),
+            (tf.constant(0, tf.int64), list(start), list(start)),
             parallel_iterations=1,
         )
-        return weights
+        update = tf.switch_case(
+            tf.cast(tf.minimum(num_steps, 2), tf.int32),
+            [
+                lambda: [tf.zeros_like(part) for part in start],
+                lambda: list(moved),
+                lambda: update_sums.sum_of(
+                    update_sums.difference(weights, start), moved
+                ),
+            ],
+        )
+        return [tf.cast(part, tf.float64) for part in update]
 
     def _evaluate_block(self, message, block):
         """Returns the sums of `evaluation.SUMS` over a block's clients."""

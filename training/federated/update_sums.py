@@ -32,15 +32,24 @@ from federated_hh.randomness import streams
 
 # The largest bound of a contribution that TFF's secure sum takes, and so of the sum.
 _LARGEST_SUM = 2**62 - 1
+# A float64 of a magnitude below 2^51 that is added to it is rounded to the nearest
+# integer, halves to the even one, and the sum's bits are those of `_ROUNDING` plus that
+# integer: cheaper than to round and to convert. int64 sums of bits wrap, and are right
+# when the constant is subtracted.
+_ROUNDING = 1.5 * 2.0**52
+_ROUNDING_BITS = int(np.float64(_ROUNDING).view(np.int64))
 
 
 def difference(
     after: Sequence[tf.Tensor], before: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
-    """Returns an update's parts: float64, of float32 weights."""
-    return [
-        tf.cast(new - old, tf.float64) for new, old in zip(after, before, strict=True)
-    ]
+    """Returns the difference of weights, part by part."""
+    return [new - old for new, old in zip(after, before, strict=True)]
+
+
+def sum_of(one: Sequence[tf.Tensor], other: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the sum of weights and an update, part by part."""
+    return [left + right for left, right in zip(one, other, strict=True)]
 
 
 def norm_of(delta: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -72,25 +81,19 @@ class _SumsOfParts(abc.ABC):
         return [tf.zeros_like(part, self.dtype) for part in shapes]
 
     @abc.abstractmethod
-    def shifted(self, total: tf.Tensor, num_clients: tf.Tensor) -> tf.Tensor:
-        """Returns a part of a sum, shifted for sending."""
-
-    @abc.abstractmethod
-    def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
-        """Returns a part of a sum as it was before it was shifted."""
-
     def sent(
         self, total: Sequence[tf.Tensor], num_clients: tf.Tensor
     ) -> collections.OrderedDict[str, Any]:
         """Returns the answer of a block of clients.
 
         Args:
-            total: The sum of their updates.
+            total: The sum of their updates, of `add`.
             num_clients: int32 scalar: of the block, those left out among them.
         """
-        return collections.OrderedDict(
-            delta=[self.shifted(part, num_clients) for part in total]
-        )
+
+    @abc.abstractmethod
+    def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
+        """Returns a part of a sum as it was before it was shifted for sending."""
 
     def update_sum(
         self,
@@ -187,32 +190,39 @@ class SecureSums(_SumsOfParts):
         """Adds a client's update to the sum of others.
 
         Args:
-            total: int64, of the shapes of the parts.
+            total: The sum so far, as from `begin`.
             delta: The update's parts, float64, finite.
             norm: float64 scalar: `norm_of(delta)`.
             told: `clip_norm`, C: float64 scalar, above 0, finite.
 
         Returns:
-            int64: a client adds a vector of an L2 norm of at most 2^b.
+            The sum: a client adds integers of an L2 norm of at most 2^b.
         """
         # Not above the scale: a short update is not made longer.
         factor = tf.minimum(self._bound / told["clip_norm"], self.clip_limit / norm)
+        *parts, added = total
         return [
-            sum_ + tf.cast(tf.round(factor * part), tf.int64)
-            for sum_, part in zip(total, delta, strict=True)
+            *(
+                sum_ + tf.bitcast(factor * part + _ROUNDING, tf.int64)
+                for sum_, part in zip(parts, delta, strict=True)
+            ),
+            added + 1,
         ]
 
-    def shifted(self, total: tf.Tensor, num_clients: tf.Tensor) -> tf.Tensor:
-        """Returns a part of a sum so that no client's number is negative.
+    def begin(self, shapes: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """Returns the sum of nobody, and the number of those in it; see base class."""
+        return [*super().begin(shapes), tf.constant(0, tf.int64)]
 
-        Args:
-            total: int64: of `add`.
-            num_clients: int32 scalar: of the sum, those left out among them.
+    def sent(
+        self, total: Sequence[tf.Tensor], num_clients: tf.Tensor
+    ) -> collections.OrderedDict[str, Any]:
+        """Returns the answer of a block of clients, int64; see base class.
 
-        Returns:
-            int64: each client adds a number in [0, 2^(b+1)].
+        Each client, also one that is left out, adds numbers in [0, 2^(b+1)].
         """
-        return total + tf.cast(num_clients, tf.int64) * self._bound
+        *parts, added = total
+        shift = tf.cast(num_clients, tf.int64) * self._bound - added * _ROUNDING_BITS
+        return collections.OrderedDict(delta=[part + shift for part in parts])
 
     def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
         """Returns a part of the sum of clients' integers, as they were before 2^b.
@@ -253,9 +263,11 @@ class PlainSums(_SumsOfParts):
             for sum_, part in zip(total, delta, strict=True)
         ]
 
-    def shifted(self, total: tf.Tensor, num_clients: tf.Tensor) -> tf.Tensor:
-        """Returns a part of a sum unchanged."""
-        return total
+    def sent(
+        self, total: Sequence[tf.Tensor], num_clients: tf.Tensor
+    ) -> collections.OrderedDict[str, Any]:
+        """Returns the answer of a block of clients, float32; see base class."""
+        return collections.OrderedDict(delta=list(total))
 
     def centred(self, total: np.ndarray, num_clients: int) -> np.ndarray:
         """Returns a part of the sum unchanged."""

@@ -172,15 +172,13 @@ def _like(bound, bound_type, value_type):
 
 def _checked_add(total: tf.Tensor, value: tf.Tensor, bound: tf.Tensor) -> tf.Tensor:
     wide = tf.cast(value, tf.int64)
-    low = tf.Assert(
-        tf.reduce_all(wide >= 0),
-        [f"{_RANGE_ERROR} a contribution is negative:", tf.reduce_min(wide)],
-    )
+    least, most = tf.reduce_min(wide), tf.reduce_max(wide)
+    low = tf.Assert(least >= 0, [f"{_RANGE_ERROR} a contribution is negative:", least])
     high = tf.Assert(
-        tf.reduce_all(wide <= tf.cast(bound, tf.int64)),
+        most <= tf.cast(bound, tf.int64),
         [
             f"{_RANGE_ERROR} a contribution is above its bound:",
-            tf.reduce_max(wide),
+            most,
             "is more than",
             bound,
         ],

@@ -16,15 +16,18 @@ from training.text import examples
 
 
 def encode(sums, delta, clip_norm):
-    """Returns a client's integers, not yet shifted, of one part."""
+    """Returns a client's integers, without their shift, of one part."""
     after = [tf.constant(delta, tf.float32)]
-    delta = update_sums.difference(after, [tf.zeros_like(after[0])])
+    delta = [tf.cast(part, tf.float64) for part in after]
     norm = update_sums.norm_of(delta)
-    others = [tf.zeros(after[0].shape, tf.int64)]
-    [sent] = sums.add(
-        others, delta, norm, {"clip_norm": tf.constant(clip_norm, tf.float64)}
+    total = sums.add(
+        sums.begin(after),
+        delta,
+        norm,
+        {"clip_norm": tf.constant(clip_norm, tf.float64)},
     )
-    sent = sums.shifted(sent, tf.constant(1)).numpy()
+    [sent] = sums.sent(total, tf.constant(1))["delta"]
+    sent = sent.numpy()
     bound = 2**sums.fraction_bits
     assert sent.dtype == np.int64
     assert 0 <= sent.min() <= sent.max() <= 2 * bound
@@ -98,15 +101,17 @@ class SensitivityTest(parameterized.TestCase):
             self.assertFalse(np.isfinite(update_sums.norm_of(delta)))
 
     def test_adding_to_others(self):
-        others, delta = (
-            [tf.constant([7, 9], tf.int64)],
-            [tf.constant([0.5, -1.0], tf.float64)],
-        )
+        delta = [tf.constant([0.5, -1.0], tf.float64)]
         sums = update_sums.SecureSums(2, 4)
         norm, clip_norm = (tf.constant(x, tf.float64) for x in (1.25**0.5, 4.0))
         told = {"clip_norm": clip_norm}
-        [found] = sums.add(others, delta, norm, told)
-        self.assertEqual(found.numpy().tolist(), [7 + 2, 9 - 4])
+        total = sums.begin(delta)
+        for _ in range(3):
+            total = sums.add(total, delta, norm, told)
+        # Of five clients, two are left out.
+        [found] = sums.sent(total, tf.constant(5))["delta"]
+        expected = [3 * 2 + 5 * 16, 3 * -4 + 5 * 16]
+        self.assertEqual(found.numpy().tolist(), expected)
         others = [tf.constant([7.0, 9.0])]
         [found] = update_sums.PlainSums().add(others, delta, norm, told)
         self.assertEqual(found.numpy().tolist(), [7.5, 8.0])
