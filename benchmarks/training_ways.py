@@ -254,8 +254,7 @@ def _ways() -> list[_Way]:
 def _settle(process: _Process) -> None:
     """Settles how TensorFlow computes in a process that has not imported it."""
     startup.silence_tensorflow()
-    if process is _Process.ONEDNN:
-        startup.use_onednn()
+    startup.use_onednn(process is _Process.ONEDNN)
     harness.one_thread()
 
 

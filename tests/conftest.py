@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import os
 import pathlib
 
 import pytest
@@ -9,6 +10,8 @@ from absl import flags, logging
 
 from federated_hh.runtime.worker import startup
 
+# Whatever the processor, as tests compare bits.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 startup.silence_tensorflow()
 
 # Temporary directories of absl's tests are flags.

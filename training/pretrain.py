@@ -26,8 +26,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training import memory_needs
 
     options = _PROGRAM.read(PretrainOptions)
-    if options.onednn:
-        startup.use_onednn()
+    startup.use_onednn(options.onednn)
     population = _PROGRAM.population.read()
     vocabulary, _ = options.read_vocabulary(population)
     network = options.custom_network(vocabulary.num_tokens, arguments.seed)

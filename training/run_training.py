@@ -108,8 +108,7 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training.federated import held_out, plans, sizing
 
     options = _PROGRAM.read(TrainingOptions)
-    if options.onednn:
-        startup.use_onednn()
+    startup.use_onednn(options.onednn)
     if engine_options.chosen().runtime.runtime is engine_options.Runtime.WORKER:
         # Sums and noise; clients' work, with its many arrays, is elsewhere.
         freed_memory.return_large_at_once()

@@ -56,11 +56,11 @@ class ModelOptions:
         "length of a sequence, returns an uncompiled tf.keras.Model from tokens to "
         "logits. By default a CIFG-LSTM of --num_units and --embedding_size.",
     )
-    onednn: bool = option(
-        False,
-        "Let TensorFlow use oneDNN's kernels. On some processors full batches then "
-        "take less time (benchmarks.training measures it), and the last bits of "
-        "sums depend on the processor: on another one a private run does not go on.",
+    onednn: bool | None = option(
+        None,
+        "Let TensorFlow use oneDNN's kernels; by default on processors with AMX, where "
+        "full batches take less time. The last bits of sums then depend on the "
+        "processor: on another one a private run does not go on.",
     )
     num_units: int = option(
         670,

@@ -1,6 +1,7 @@
 """Tests of what a program does before it imports TensorFlow."""
 
 import os
+import pathlib
 import subprocess
 import sys
 from unittest import mock
@@ -42,20 +43,35 @@ class SilenceTest(absltest.TestCase):
 
 
 class OneDnnTest(absltest.TestCase):
-    def test_it_is_off_unless_it_is_wanted(self):
-        before = dict(os.environ)
-        try:
+    def setUp(self):
+        super().setUp()
+        self.enter_context(mock.patch.dict(os.environ))
+        os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
+
+    def test_what_is_wanted(self):
+        self.assertTrue(startup.onednn_is_used())  # as by pip's TensorFlow
+        startup.use_onednn(False)
+        self.assertFalse(startup.onednn_is_used())
+        startup.use_onednn(True)
+        startup.use_onednn(None)
+        startup.silence_tensorflow()
+        self.assertTrue(startup.onednn_is_used())
+        os.environ["TF_ENABLE_ONEDNN_OPTS"] = "False"  # as TensorFlow reads it
+        self.assertFalse(startup.onednn_is_used())
+
+    def test_the_default_follows_the_processor(self):
+        processors = pathlib.Path(self.create_tempfile().full_path)
+        self.addCleanup(startup._processor.cache_clear)
+        for features, expected in (
+            ("avx512f amx_bf16 amx_tile", True),
+            ("avx512f avx512_bf16", False),
+        ):
+            processors.write_text(f"model name\t: X\nflags\t\t: {features}\n\nflags: ")
             os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
-            self.assertTrue(startup.onednn_is_used())
-            startup.silence_tensorflow()
-            self.assertFalse(startup.onednn_is_used())
-            startup.use_onednn()
-            self.assertTrue(startup.onednn_is_used())
-            os.environ["TF_ENABLE_ONEDNN_OPTS"] = "False"  # as TensorFlow reads it
-            self.assertFalse(startup.onednn_is_used())
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
+            startup._processor.cache_clear()
+            with mock.patch.object(startup, "_PROCESSORS", processors):
+                startup.silence_tensorflow()
+            self.assertEqual(startup.onednn_is_used(), expected)
 
 
 # Interrupts itself in a callback of the garbage collector, twice. The first interrupt
