@@ -15,10 +15,10 @@ where --results_dir is given. The parts are:
   projection and embeddings of 96);
 * `round`: rounds of 100 clients of that model: seconds of the clients' side (training,
   clip, encoding and secure sum, in TFF) and of the server's (noise tree and momentum);
-* `clients`: a client's cost in this project, with and without the gradient that is
-  written out, and with oneDNN; in plain TensorFlow, with one thread, and with oneDNN;
-  and in pfl-research where that is installed;
-* `threads`: seconds of a round of twice as many clients on one core and on two.
+* `clients`: a client's cost on four jobs: in this project, in TFF's worker and in the
+  program's own TensorFlow, in plain TensorFlow, and in pfl-research where that is
+  installed; TensorFlow's with oneDNN and without; and the matrix products alone;
+* `threads`: seconds of a round of 20 clients on one core and on two.
 
 pfl-research and torch are no dependencies of the project. To have them beside it, in an
 environment of their own, with NumPy and TensorFlow as they are locked (torch's build
@@ -69,27 +69,25 @@ class Options(harness.Options):
     )
     parts: str = option(
         _ALL,
-        "Parts that are measured; noise takes half a minute, clients some six, "
+        "Parts that are measured; noise takes half a minute, clients some ten, "
         "threads some five.",
         choices=(_ALL, *_PARTS),
     )
-    timed_clients: int = option(
-        10,
-        "Clients of a round of the part clients; of the part threads twice as many.",
-        least=1,
-        most=10**6,
-    )
-    timed_words: int = option(
-        10_000, "Vocabulary of the parts clients and threads.", least=10, most=100_000
-    )
-    timed_units: int = option(
-        _LARGE.num_units,
-        "Units of the model of the parts clients and threads.",
-        least=2,
-        most=10_000,
-    )
     timed_repeats: int = option(
-        3, "Rounds of the part clients, for each way.", least=1, most=1000
+        5, "Rounds of the part clients, for each way.", least=1, most=1000
+    )
+    timed_jobs: int = option(
+        4, "Jobs of the part clients: the first so many.", least=1, most=4
+    )
+    timed_ways: tuple[str, ...] = option(
+        (), "Ways of the part clients, by their names in the table; by default all."
+    )
+    timed_divisor: int = option(
+        1,
+        "Makes vocabularies, models and rounds of the parts clients and threads as "
+        "many times smaller.",
+        least=1,
+        most=1000,
     )
     thread_repeats: int = option(
         9, "Rounds of the part threads, on each number of cores.", least=1, most=1000
@@ -232,37 +230,41 @@ def measure_round(options: Options, scratch: str) -> Found:
 
 def measure_clients(options: Options, scratch: str) -> Found:
     """Measures ways to train a client."""
-    from benchmarks import training_ways, training_with_pfl
+    from benchmarks import training_turns, training_ways, training_with_pfl
 
     if missing := training_with_pfl.missing():
         print(
             f"pfl-research is left out, as {' and '.join(missing)} cannot be imported: "
             f"env/bin/pip install --no-deps {' '.join(training_with_pfl.REQUIREMENTS)}"
         )
-    table = training_ways.measure(
-        options.timed_clients,
-        options.timed_words,
-        options.timed_units,
-        options.timed_repeats,
-        scratch,
+    names = [way.name for way in training_ways.ways()]
+    if unknown := [name for name in options.timed_ways if name not in names]:
+        raise ValueError(
+            f"timed_ways has {unknown[0]!r}; it has to be some of: {'; '.join(names)}"
+        )
+    jobs = [
+        job.smaller(options.timed_divisor)
+        for job in training_ways.WORKLOADS[: options.timed_jobs]
+    ]
+    table = training_turns.measure(
+        jobs, options.timed_ways or names, options.timed_repeats, scratch
     )
-    return {"clients": table}, {}
+    return {"clients": table}, {
+        "a client's processor time to pfl-research's": training_turns.ratios(table)
+    }
 
 
 def measure_threads(options: Options, scratch: str) -> Found:
     """Measures rounds on one core and on two."""
-    from benchmarks import training_ways
+    from benchmarks import training_turns, training_ways
 
-    # Twice as many: a round is cut into four blocks, and two cores have the same work
-    # only where these are equal, as they are of 20 clients and not of ten.
-    threads = training_ways.measure_threads(
-        2 * options.timed_clients,
-        options.timed_words,
-        options.timed_units,
-        options.thread_repeats,
-        scratch,
+    # A round is cut into four blocks, and two cores have the same work only where these
+    # are equal, as they are of 20 clients and not of ten.
+    job = dataclasses.replace(training_ways.WORKLOADS[0], clients=20)
+    threads = training_turns.measure_threads(
+        job.smaller(options.timed_divisor), options.thread_repeats, scratch
     )
-    return {"threads": threads}, training_ways.threads_gain(threads)
+    return {"threads": threads}, training_turns.threads_gain(threads)
 
 
 def plot_memory(over_cohorts, over_rounds, run: harness.Run) -> None:
@@ -295,7 +297,7 @@ _MEASURES = {
 
 def measure(options: Options, run: harness.Run) -> None:
     """Measures the parts, each in a process of its own."""
-    from benchmarks import training_ways, training_with_pfl
+    from benchmarks import training_turns, training_with_pfl
 
     is_all = options.parts == _ALL
     if is_all and options.results_dir is None:
@@ -310,7 +312,7 @@ def measure(options: Options, run: harness.Run) -> None:
     for name in _PARTS if is_all else (options.parts,):
         part = functools.partial(_MEASURES[name], options, run.scratch)
         # Memory that one part leaves in its process would count as the next one's.
-        tables, figures = training_ways.in_a_process(part) if is_all else part()
+        tables, figures = training_turns.in_a_process(part) if is_all else part()
         for table_name, table in tables.items():
             run.show(table_name, table)
         if name == "small_memory":

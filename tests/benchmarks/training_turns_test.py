@@ -1,6 +1,7 @@
 """Tests of how the benchmark of a client's cost runs its ways."""
 
 import contextlib
+import functools
 import os
 from unittest import mock
 
@@ -8,10 +9,8 @@ import numpy as np
 import pandas as pd
 from absl.testing import absltest, parameterized
 
-from benchmarks import training_ways
+from benchmarks import training_turns, training_ways
 from federated_hh.runtime.worker import startup
-
-_Process = training_ways._Process
 
 
 def told():
@@ -28,24 +27,26 @@ def told():
     )
 
 
-class ProcessTest(parameterized.TestCase):
-    @parameterized.parameters(
-        (_Process.ONE_THREAD, (1, 1, False, "0")), (_Process.ONEDNN, (1, 1, True, "1"))
-    )
-    def test_what_is_settled_before_tensorflow_starts(self, process, expected):
-        with mock.patch.dict(os.environ, TF_ENABLE_ONEDNN_OPTS="0"):
-            number, *found = training_ways._in_process(process, told)
+class WaysTest(parameterized.TestCase):
+    @parameterized.parameters(False, True)
+    def test_what_is_settled_before_tensorflow_starts(self, with_onednn):
+        begin = functools.partial(training_turns.settle, with_onednn)
+        number, *found = training_turns.in_a_process(told, begin)
         self.assertNotEqual(number, os.getpid())
-        self.assertEqual(tuple(found), expected)
+        self.assertEqual(found, [1, 1, with_onednn, str(int(with_onednn))])
 
-    def test_each_way_has_its_process(self):
-        for way in training_ways._ways():
-            expected = _Process.THIS
-            if "TensorFlow, one thread" in way.name:
-                expected = _Process.ONE_THREAD
-            if "oneDNN" in way.name:
-                expected = _Process.ONEDNN
-            self.assertIs(way.process, expected, way.name)
+    def test_ratios_are_of_rounds_that_followed_one_another(self):
+        found = pd.DataFrame(
+            {
+                "workload": ["a"] * 6,
+                "way": ["ours", "pfl-research"] * 3,
+                "repeat": [0, 0, 1, 1, 2, 2],
+                "cpu_seconds_per_client": [1.0, 2.0, 3.0, 3.0, 4.0, 16.0],
+            }
+        )
+        self.assertEqual(training_turns.ratios(found), {"a": {"ours": 0.5}})
+        alone = found[found["way"] == "ours"]
+        self.assertEqual(training_turns.ratios(alone), {})
 
 
 class ThreadsTest(absltest.TestCase):
@@ -59,8 +60,9 @@ class ThreadsTest(absltest.TestCase):
             seen.append(os.sched_getaffinity(0))
             yield lambda: seen.append(None)
 
-        with mock.patch.object(training_ways, "_ours", trained):
-            found = training_ways.rounds_on_cores(2, 20, 4, 3, "")
+        with mock.patch.object(training_ways, "ours", trained):
+            job = training_ways.Workload("small", 2, 4, (2, 5), 20, 4)
+            found = training_turns.rounds_on_cores(job, 3, "")
         turn = [{*cores[:1]}, None, None]
         if len(cores) > 1:
             turn += [{*cores[:2]}, None, None]
@@ -78,9 +80,9 @@ class ThreadsTest(absltest.TestCase):
                 "wall_seconds": [6.0, 3.0, 60.0, 4.0, 8.0, 0.1],
             }
         )
-        gain = training_ways.threads_gain(found)
+        gain = training_turns.threads_gain(found)
         np.testing.assert_allclose(list(gain.values()), [8 / 3, 2, 80])
-        self.assertEqual(training_ways.threads_gain(found[found["cores"] == 1]), {})
+        self.assertEqual(training_turns.threads_gain(found[found["cores"] == 1]), {})
 
 
 if __name__ == "__main__":
