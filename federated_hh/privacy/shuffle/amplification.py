@@ -221,7 +221,7 @@ def amplify_over_levels(
         raise ValueError("domain_sizes names no level; it has to name at least one")
     honest = _honest_reports(num_reports, honest_fraction)
     worst: tuple[Guarantee, int] | None = None
-    for size in dict.fromkeys(domain_sizes):
+    for size in blanket.sizes_that_matter(local_epsilon, domain_sizes):
         if worst is not None:
             # Most levels need one delta to be seen not to be the worst.
             known = blanket.subset_selection(local_epsilon, size, honest)

@@ -26,9 +26,10 @@ wide. k-ary randomized response is the case d = 1, s = k.
 """
 
 import decimal
+import fractions
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -268,6 +269,44 @@ class WorstSize:
         return worst
 
 
+def sizes_that_matter(
+    local_epsilon: float, domain_sizes: Iterable[int]
+) -> tuple[int, ...]:
+    """Leaves out domain sizes whose delta another one's exceeds at every epsilon.
+
+    A report is a blanket report with x_0 alone with chance p, with x_1 alone with the
+    same, with both with chance q and with neither with the r that is left of the law
+    of x_0's report, (e^epsilon_0 + 1) p + e^epsilon_0 q + r = 1. Its term L / gamma is
+    e^epsilon_0 - a, 1 - a e^epsilon_0, e^epsilon_0 (1 - a) or 1 - a, and 0 for others:
+    of mean 1 - a for any size. delta is E[(sum of n such terms)_+] / n, which rises if
+    a term is spread around its mean. Two changes do that: a larger q moves mass from
+    1 - a to 0 and e^epsilon_0 (1 - a), on either side of it; and p and q that rise by
+    one factor take mass from 1 - a, the mean itself. So a size is exceeded where
+    another has no smaller p and no smaller q / p. With d items in a report,
+
+        p = d (s - d) / ((s - 1) (s + d (e^epsilon_0 - 1))),    q / p = (d - 1)/(s - d).
+
+    Args:
+        local_epsilon: Local epsilon, in (0, 100].
+        domain_sizes: Items s, the "no item" symbol included; at least 2 each.
+
+    Returns:
+        The sizes that are left, the largest p first; at least one where any is given.
+    """
+    found = []
+    for s in set(domain_sizes):
+        d = best_subset_size(local_epsilon, s)
+        alone = d * (s - d) / (s - 1) / (s + d * math.expm1(local_epsilon))
+        found.append((alone, fractions.Fraction(d - 1, s - d), s))
+    left: list[int] = []
+    largest = fractions.Fraction(-1)
+    for _, both, s in sorted(found, reverse=True):
+        if both > largest:
+            left.append(s)
+            largest = both
+    return tuple(left)
+
+
 @functools.lru_cache(maxsize=8)
 def worst_size(
     local_epsilon: float, domain_sizes: frozenset[int], num_reports: int
@@ -282,7 +321,7 @@ def worst_size(
     return WorstSize(
         [
             subset_selection(local_epsilon, size, num_reports)
-            for size in sorted(domain_sizes)
+            for size in sizes_that_matter(local_epsilon, domain_sizes)
         ]
     )
 

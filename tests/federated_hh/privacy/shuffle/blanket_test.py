@@ -11,6 +11,30 @@ from scipy import stats
 from federated_hh.privacy.shuffle import blanket
 
 
+def _by_definition(local: float, s: int, d: int, n: int, epsilon: float) -> float:
+    """Computes delta from every outcome of the number and kinds of blanket reports."""
+    mass = s / (d * math.exp(local) + s - d)
+    both = d * (d - 1) / (s * (s - 1))
+    one = d * (s - d) / (s * (s - 1))
+    e, w = math.exp(local), math.exp(epsilon)
+    values = mass * np.array([e - w, 1 - w * e, e * (1 - w), 1 - w])
+    chances = np.array([one, one, both, 1 - 2 * one - both])
+    total = 0.0
+    for m in range(1, n + 1):
+        counts = np.array(
+            [
+                (i, j, k, m - i - j - k)
+                for i in range(m + 1)
+                for j in range(m + 1 - i)
+                for k in range((m - i - j if both else 0) + 1)
+            ]
+        )
+        law = stats.multinomial.pmf(counts, m, chances)
+        positive = np.maximum(counts @ values, 0.0)
+        total += stats.binom.pmf(m, n, mass) * np.dot(law, positive)
+    return total / (mass * n)
+
+
 class BlanketTest(parameterized.TestCase):
     # Levels of the task of Sun et al.: epsilon_0 = 10, n = 3e7, delta = 1e-10. At
     # s = 101 a bound with 0.2141 was known; this one is a little tighter.
@@ -35,28 +59,8 @@ class BlanketTest(parameterized.TestCase):
     )
     def test_equals_the_definition(self, local, s, n, size):
         bound = blanket.SubsetSelectionBlanket(local, s, n, size)
-        d = bound.subset_size
-        mass = s / (d * math.exp(local) + s - d)
-        both = d * (d - 1) / (s * (s - 1))
-        one = d * (s - d) / (s * (s - 1))
         for epsilon in (0.05 * local, 0.3 * local, 0.8 * local):
-            e, w = math.exp(local), math.exp(epsilon)
-            values = mass * np.array([e - w, 1 - w * e, e * (1 - w), 1 - w])
-            chances = np.array([one, one, both, 1 - 2 * one - both])
-            total = 0.0
-            for m in range(1, n + 1):
-                counts = np.array(
-                    [
-                        (i, j, k, m - i - j - k)
-                        for i in range(m + 1)
-                        for j in range(m + 1 - i)
-                        for k in range((m - i - j if both else 0) + 1)
-                    ]
-                )
-                law = stats.multinomial.pmf(counts, m, chances)
-                positive = np.maximum(counts @ values, 0.0)
-                total += stats.binom.pmf(m, n, mass) * np.dot(law, positive)
-            exact = total / (mass * n)
+            exact = _by_definition(local, s, bound.subset_size, n, epsilon)
             self.assertGreaterEqual(bound.delta(epsilon), exact * (1 - 1e-9))
             self.assertAlmostEqual(
                 bound.delta(epsilon), exact, delta=1e-7 * exact + 1e-15
@@ -136,6 +140,31 @@ class BlanketTest(parameterized.TestCase):
                 worst.delta(epsilon), max(one.delta(epsilon) for one in each)
             )
         self.assertLess(len(calls), len(epsilons) * len(sizes) * 0.7)
+
+    def test_no_size_that_is_left_out_is_the_worst(self):
+        generator = np.random.default_rng(35)
+        left_out = several = 0
+        for _ in range(60):
+            local = float(generator.uniform(0.2, 4.0))
+            n = int(generator.integers(2, 9))
+            sizes = np.unique(np.geomspace(2, 3000, 40).astype(int)).tolist()
+            sizes = generator.choice(sizes, 8, replace=False).tolist()
+            matter = blanket.sizes_that_matter(local, sizes)
+            left_out += len(sizes) - len(matter)
+            several += len(matter) > 1
+            for epsilon in local * generator.uniform(0, 1, 3):
+                exact = {
+                    s: _by_definition(
+                        local, s, blanket.best_subset_size(local, s), n, epsilon
+                    )
+                    for s in sizes
+                }
+                self.assertLessEqual(
+                    max(exact.values()), max(exact[s] for s in matter) * (1 + 1e-12)
+                )
+        self.assertGreater(left_out, 200)
+        self.assertGreater(several, 20)
+        self.assertEqual(blanket.sizes_that_matter(4.0, [57, 28, 28, 900]), (28, 57))
 
     def test_subset_size_where_float64_is_on_the_wrong_side(self):
         # The float64 nearest to ln 2 is below it: 10,101 / (e^epsilon + 1) is above
