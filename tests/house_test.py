@@ -32,7 +32,7 @@ _BELOW = {
     "reports": {*_DATA, "run_directory"},
     "rounds": {*_DATA, "reports", "run_directory"},
     "command_line": {*_DATA, "run_directory"},
-    "randomizers": _BASE | {"privacy"},
+    "randomizers": _BASE | {"privacy", "runtime"},
     "heavy_hitters": _ENGINE | {"randomizers"},
     "statistics": _ENGINE | {"randomizers"},
 }

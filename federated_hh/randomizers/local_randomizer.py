@@ -414,6 +414,22 @@ def fold_in(seed: tf.Tensor, number: tf.types.experimental.TensorLike) -> tf.Ten
     return tf.random.fold_in(seed, tf.cast(number, tf.int64), alg="philox")
 
 
+def counted(items: tf.Tensor, size: int) -> tf.Tensor:
+    """Returns how often each item below a size occurs.
+
+    Args:
+        items: int32, shape [any], at least 0.
+        size: Number of items that count.
+
+    Returns:
+        int64, shape [size].
+    """
+    # `tf.math.bincount` computes the size, which XLA has to know beforehand.
+    no_weights = tf.constant([], tf.int32)
+    counts = tf.raw_ops.Bincount(arr=items, size=size, weights=no_weights)
+    return tf.ensure_shape(tf.cast(counts, tf.int64), [size])
+
+
 def bits_of_index(domain_size: int) -> int:
     """Returns the bits that tell the items of a domain apart."""
     return (domain_size - 1).bit_length()

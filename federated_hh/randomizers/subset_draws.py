@@ -21,6 +21,7 @@ import math
 import tensorflow as tf
 
 from federated_hh.randomizers import local_randomizer
+from federated_hh.runtime import compiled
 
 # Below this expected number of repeated draws it is cheaper to draw a row again.
 _FEW_REPEATS = 0.5
@@ -96,7 +97,8 @@ class SubsetDraw:
         self, items: tf.Tensor, included: tf.Tensor, seed: tf.Tensor
     ) -> tf.Tensor:
         first_seed = local_randomizer.fold_in(seed, 0)
-        rows, complete = self._attempt(items, included, first_seed)
+        attempt = compiled.compiled(self._attempt)
+        rows, complete = attempt(items, included, first_seed)
         todo = tf.where(tf.logical_not(complete))
 
         def draw_again(attempt, todo, rows):

@@ -15,6 +15,7 @@ from federated_hh.randomizers import (
     subset_sums,
 )
 from federated_hh.randomness import identities
+from federated_hh.runtime import compiled
 
 
 @identities.identity("federated_hh.randomizers.subset_selection.SubsetSelection")
@@ -103,12 +104,12 @@ class SubsetSelection(local_randomizer.LocalRandomizer):
 
     def tally(self, reports: tf.Tensor) -> tf.Tensor:
         """Counts the sets that have each item; see the base class."""
-        counts = tf.math.bincount(
-            tf.reshape(reports, [-1]),
-            minlength=self.domain_size,
-            maxlength=self.domain_size,
-        )
-        return tf.ensure_shape(tf.cast(counts, tf.int64), [self.domain_size])
+
+        def tally(reports):
+            items = tf.reshape(reports, [-1])
+            return local_randomizer.counted(items, self.domain_size)
+
+        return compiled.compiled(tally)(reports)
 
     def _sum_of_reports(
         self, histogram: np.ndarray, seed: np.random.SeedSequence

@@ -47,7 +47,7 @@ from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.randomizers import local_randomizer
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
-from federated_hh.runtime import runtime
+from federated_hh.runtime import compiled, runtime
 
 # Blocks of some 25,000 devices keep the arrays of a block near 100 MB. The votes of all
 # blocks stay in the worker until they are summed, 8 MB a block for a million
@@ -297,13 +297,17 @@ class LdpTrieHH(algorithm.Algorithm[LdpTrieHHState, np.ndarray]):
         if self.report_sampling is ReportSampling.PER_REPORT:
             randomizer, largest = self._randomizer(num_candidates), bound
 
+        def counted(items):
+            # Items beyond the candidates are dropped: padding.
+            return local_randomizer.counted(items, num_candidates)
+
         def votes_of_block(message, block):
-            items = self._items.items_of_block(message, block)
+            with compiled.reading():
+                items = self._items.items_of_block(message, block)
             if randomizer is None:
-                votes = tf.math.bincount(
-                    items, minlength=num_candidates, maxlength=num_candidates
-                )
-                votes = tf.cast(votes, tf.int64)
+                most = self._block_size * bound
+                items = compiled.padded(items, most, num_candidates)
+                votes = compiled.compiled(counted)(items)
             else:
                 padding = tf.size(block["clients"]) * bound - tf.size(items)
                 items = tf.concat([items, tf.fill([padding], num_candidates)], axis=0)

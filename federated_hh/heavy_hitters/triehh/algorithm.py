@@ -33,6 +33,7 @@ from federated_hh.privacy.triehh import guarantees as triehh_privacy
 from federated_hh.privacy.triehh import plan as triehh_plan
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import algorithm, block_round, client_bytes, run, samplers
+from federated_hh.runtime import compiled
 
 if TYPE_CHECKING:  # most runs have no masks
     from federated_hh.rounds import masked_sums
@@ -229,6 +230,8 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         """Returns the sum of a cohort's votes: int64 [candidates]."""
         capacity = self._capacity(len(state.trie.frontier()))
         transitions, first_frontier = state.trie.transitions()
+        rows = compiled.room(len(transitions)) - len(transitions)
+        transitions = np.pad(transitions, [(0, rows), (0, 0)], constant_values=-1)
         message = collections.OrderedDict(
             transitions=transitions,
             first_frontier=np.int32(first_frontier),
@@ -288,18 +291,28 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
                 "are possible. Use a larger threshold or a smaller alphabet"
             )
 
-        def votes_of_block(message, block):
-            candidates = self._candidates_of_block(message, block)
+        block_size = self._block_size(num_candidates)
+
+        def votes_of_symbols(message, symbols, start):
+            candidates = self._candidates(message, symbols, start)
             # Segments below 0 are dropped: a device without a vote.
             votes = tf.math.unsorted_segment_sum(
                 tf.ones_like(candidates, tf.int64), candidates, num_candidates
             )
-            return {"votes": tf.ensure_shape(votes, [num_candidates])}
+            return tf.ensure_shape(votes, [num_candidates])
+
+        def votes_of_block(message, block):
+            with compiled.reading():
+                symbols, start = self._symbols_of_block(message, block)
+                symbols = compiled.padded(symbols, block_size)
+                start = compiled.padded(start, block_size, -1)
+            votes = compiled.compiled(votes_of_symbols)
+            return {"votes": votes(dict(message.items()), symbols, start)}
 
         return block_round.BlockRound(
             votes_of_block,
             {"votes": 1},
-            block_size=self._block_size(num_candidates),
+            block_size=block_size,
             growing=frozenset(["transitions"]),
             masking=self._masking,
         )
@@ -313,12 +326,12 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             return generated_clients.GeneratedPopulation(self.population)
         return selection_lib.MappedPopulation(self.population)
 
-    def _candidates_of_block(self, message, block) -> tf.Tensor:
-        """Returns each device's candidate, or -1: int32, shape [block].
+    def _symbols_of_block(self, message, block) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the word that each device picks.
 
-        The body of the client computation. Each device is handled separately: it picks
-        a word, walks the trie along it, and votes for the next symbol if the walk ends
-        at a frontier node (Algorithm 2).
+        Returns:
+            The word's symbols: int32, shape [block, max_length]. Where its walk along
+            the trie starts: 0, or -1 for a device without a word: int32, shape [block].
         """
         mapped = self._mapped()
         bits = selection_lib.random_bits(
@@ -331,6 +344,14 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             memory_region_name=self._codes_path,
         )
         symbols = tf.cast(tf.gather(codes, tf.maximum(words, 0)), tf.int32)
+        return symbols, tf.where(words >= 0, 0, -1)
+
+    def _candidates(self, message, symbols: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
+        """Returns each device's candidate, or -1: int32, shape [block].
+
+        Each device is handled separately: it walks the trie along its word, and votes
+        for the next symbol if the walk ends at a frontier node (Algorithm 2).
+        """
         size = self.alphabet.size
         table = tf.reshape(message["transitions"], [-1])
 
@@ -340,7 +361,6 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
             place = tf.where(goes_on, nodes * size + symbol, 0)
             return position + 1, tf.where(goes_on, tf.gather(table, place), -1)
 
-        start = tf.where(words >= 0, 0, -1)
         last = message["level"] - 1
         _, nodes = tf.while_loop(
             lambda position, _: position < last, step, [tf.constant(0), start]

@@ -8,6 +8,7 @@ of only a few of them.
 
 import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
@@ -30,6 +31,9 @@ _Function = Callable[[Any], Any]
 Functions: TypeAlias = Callable[[building_blocks.CompiledComputation], _Function]
 # Values computed for a client in one turn, by the id of the value at the clients.
 _Turn = dict[int, Any]
+
+# Of imported graphs.
+_NUMBERS = itertools.count()
 
 
 class AtClients:
@@ -186,6 +190,7 @@ def function_of(
     type_analysis.contains(kind, _check_no_sequence)
     graph = tf.compat.v1.GraphDef()
     computation.graph_def.Unpack(graph)
+    _rename_functions(graph)
     whole = tf.compat.v1.wrap_function(
         lambda: tf.graph_util.import_graph_def(graph, name=""), []
     )
@@ -210,6 +215,24 @@ def function_of(
         return _assembled(kind.result, iter(found))
 
     return function
+
+
+def _rename_functions(graph: tf.compat.v1.GraphDef) -> None:
+    """Gives a graph's functions new names.
+
+    A process has one table of functions. It has those that the computation was traced
+    with, and TFF has optimized the graph's since.
+    """
+    functions, number = graph.library.function, next(_NUMBERS)
+    new = {f.signature.name: f"{f.signature.name}_{number}" for f in functions}
+    for function in functions:
+        function.signature.name = new[function.signature.name]
+    for node in itertools.chain(graph.node, *(f.node_def for f in functions)):
+        node.op = new.get(node.op, node.op)
+        for value in node.attr.values():
+            for called in (value.func, *value.list.func):
+                if called.name in new:
+                    called.name = new[called.name]
 
 
 @contextlib.contextmanager

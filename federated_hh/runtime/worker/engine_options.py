@@ -39,6 +39,11 @@ class RuntimeOptions:
         "With --runtime=in_process, the device that computes, such as /GPU:0. By "
         "default TensorFlow chooses.",
     )
+    xla: bool = option(
+        False,
+        "With --runtime=in_process, compile client work with XLA, for a GPU, a TPU or "
+        "this processor. Counts are the same.",
+    )
 
     def __post_init__(self):
         check(self)
@@ -46,6 +51,11 @@ class RuntimeOptions:
             raise ValueError(
                 f"--device is {self.device!r}; leave it out with --runtime=worker, "
                 "which computes on the processor"
+            )
+        if self.xla and self.runtime is not Runtime.IN_PROCESS:
+            raise ValueError(
+                "--xla is for --runtime=in_process, as TFF's worker cannot compile; "
+                "add that, or leave --xla out"
             )
 
 

@@ -178,6 +178,8 @@ def arithmetic() -> dict[str, bool | str]:
     if chosen.runtime is not engine_options.Runtime.WORKER:
         found["runtime"] = chosen.runtime.value
         found["device"] = chosen.device or "TensorFlow's choice"
+        if chosen.xla:
+            found["xla"] = True
     return found
 
 
