@@ -17,9 +17,11 @@ import numpy as np
 import tensorflow as tf
 
 from federated_hh.options import checks
+from federated_hh.populations import vocabulary
 from federated_hh.privacy.dp_ftrl import model_updates, rotated_updates
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import block_round, checkpoints, client_bytes, masked_sums
+from federated_hh.runtime import compiled
 from federated_hh.runtime.worker import startup
 from training.federated import rotated_sums, update_sums
 from training.models import evaluation
@@ -126,7 +128,7 @@ class FederatedRounds:
             "population": self.mapped.text.fingerprint,
             "limits": identities.settings(self.mapped.limits),
             "training": identities.settings(self.training),
-            "arithmetic": startup.arithmetic(),
+            "arithmetic": startup.arithmetic() | self.model.arithmetic(),
             **(self._masking.describe() if self._masking else {}),
         }
 
@@ -291,7 +293,9 @@ class FederatedRounds:
             place = block["first_place"] + tf.cast(number, tf.int64)
             total = tf.cond(
                 finite,
-                lambda: encoding.add(total, delta, norm, {**told, "place": place}),
+                lambda: compiled.compiled(encoding.add)(
+                    list(total), delta, norm, {**told, "place": place}
+                ),
                 lambda: list(total),
             )
             bit = finite & (norm <= message["tracked_norm"])
@@ -315,13 +319,14 @@ class FederatedRounds:
         self, start: Sequence[tf.Tensor], client: tf.Tensor
     ) -> list[tf.Tensor]:
         """Returns what a client's SGD adds to the weights: float64."""
-        first, count = self.mapped.sentences_of(client)
+        with compiled.reading():
+            first, count = self.mapped.sentences_of(client)
         num_batches = self.mapped.num_batches(count)
         num_steps = num_batches * self.training.num_epochs
 
         def step(number, weights, _):
-            batch = self.mapped.batch(first, count, number % num_batches)
-            gradients = self.model.gradients(weights, batch)
+            batch = self._batch(first, count, number % num_batches)
+            gradients = compiled.compiled(self.model.gradients)(list(weights), batch)
             # A Keras model's have no shapes while the graph is built.
             moved = [
                 tf.ensure_shape(-self.training.learning_rate * gradient, weight.shape)
@@ -353,15 +358,26 @@ class FederatedRounds:
         )
         return [tf.cast(part, tf.float64) for part in update]
 
+    def _batch(self, first, count, number) -> examples.Batch:
+        """Returns a batch of a client, with `--xla` of as many rows as any other."""
+        with compiled.reading():
+            return examples.Batch(
+                *(
+                    compiled.padded(part, self.mapped.limits.batch_size, vocabulary.PAD)
+                    for part in self.mapped.batch(first, count, number)
+                )
+            )
+
     def _evaluate_block(self, message, block):
         """Returns the sums of `evaluation.SUMS` over a block's clients."""
         weights, clients = list(message["weights"]), block["clients"]
 
         def one_client(number, sums):
-            first, count = self.mapped.sentences_of(clients[number])
+            with compiled.reading():
+                first, count = self.mapped.sentences_of(clients[number])
 
             def one_batch(number, sums):
-                batch = self.mapped.batch(first, count, number)
+                batch = self._batch(first, count, number)
                 added = evaluation.sums_of_batch(*self.model.scores(weights, batch))
                 return number + 1, [
                     sum_ + part for sum_, part in zip(sums, added.values(), strict=True)

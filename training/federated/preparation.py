@@ -8,6 +8,7 @@ from federated_hh.populations.columns import client_text
 from federated_hh.privacy import plan as plan_lib
 from federated_hh.privacy.dp_ftrl import model_updates
 from federated_hh.rounds import masked_sums
+from federated_hh.runtime import compiled
 from training.federated import (
     client_update,
     dp_ftrl,
@@ -73,14 +74,21 @@ def network_of(
         seed: The seed of the first weights of a custom model.
 
     Raises:
-        ValueError: See `custom_model.language_model`.
+        ValueError: See `custom_model.language_model`; or if the gradient of
+            `--precision` is not the one that XLA compiles.
     """
+    if options.precision != model.FLOAT32 and compiled.is_on():
+        raise ValueError(
+            f"--precision={options.precision} cannot be combined with --xla, which "
+            "compiles TensorFlow's gradient; leave one of them out"
+        )
     return options.custom_network(num_tokens, seed) or model.cifg_language_model(
         num_tokens,
         num_units=options.num_units,
         projection_size=options.embedding_size,
         embedding_size=options.embedding_size,
         tied=options.tied_embeddings,
+        precision=options.precision,
     )
 
 

@@ -96,12 +96,24 @@ def scores(weights: Weights, places: Places) -> tf.Tensor:
     return tf.matmul(_with_one(steps.hidden), _output(weights), transpose_b=True)
 
 
-def gradients(weights: Weights, places: Places) -> list[tf.Tensor]:
+def _product(
+    one: tf.Tensor, other: tf.Tensor, factors: tf.DType, **transposed: bool
+) -> tf.Tensor:
+    """Returns a product of matrices whose numbers are rounded to a type: float32."""
+    found = tf.matmul(tf.cast(one, factors), tf.cast(other, factors), **transposed)
+    return tf.cast(found, tf.float32)
+
+
+def gradients(
+    weights: Weights, places: Places, factors: tf.DType = tf.float32
+) -> list[tf.Tensor]:
     """Returns the gradient of the cross entropy, summed over places.
 
     Args:
         weights: The weights of the model.
         places: The places of a batch, at least one.
+        factors: Type of the factors of the three products with the output embedding,
+            which most of the time is for.
 
     Returns:
         float32, of the shapes of the weights.
@@ -115,10 +127,11 @@ def gradients(weights: Weights, places: Places) -> list[tf.Tensor]:
     # rows would be multiplied, rows of the targets are added or picked.
     hidden = _with_one(steps.hidden)
     joined = _output(weights)
-    probabilities = tf.nn.softmax(tf.matmul(hidden, joined, transpose_b=True))
-    to_output = tf.transpose(tf.matmul(hidden, probabilities, transpose_a=True))
+    probabilities = tf.nn.softmax(_product(hidden, joined, factors, transpose_b=True))
+    to_output = tf.transpose(_product(hidden, probabilities, factors, transpose_a=True))
     to_output -= tf.math.unsorted_segment_sum(hidden, places.targets, num_tokens)
-    to_hidden = tf.matmul(probabilities, output) - tf.gather(output, places.targets)
+    to_hidden = _product(probabilities, output, factors)
+    to_hidden -= tf.gather(output, places.targets)
 
     before, opened, new, seen = (tf.concat(part, axis=0) for part in steps[:4])
     forget, out = tf.split(opened, 2, axis=1)
@@ -161,9 +174,12 @@ def tied_scores(weights: Weights, places: Places) -> tf.Tensor:
     return scores(untied(weights), places)
 
 
-def tied_gradients(weights: Weights, places: Places) -> list[tf.Tensor]:
+def tied_gradients(
+    weights: Weights, places: Places, factors: tf.DType = tf.float32
+) -> list[tf.Tensor]:
     """Returns `gradients` of a model whose output embedding is the input's."""
-    to_input, *to_cell, to_output, to_bias = gradients(untied(weights), places)
+    found = gradients(untied(weights), places, factors)
+    to_input, *to_cell, to_output, to_bias = found
     return [to_input + to_output, *to_cell, to_bias]
 
 

@@ -6,6 +6,7 @@ Weights are plain arrays, so that they can be sent, clipped, noised and kept.
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ import tensorflow_federated as tff
 
 from federated_hh.options import checks
 from federated_hh.randomness import streams
+from federated_hh.runtime import compiled
 from federated_hh.runtime.worker import startup
 from training.models import cifg, evaluation, places
 from training.text import examples
@@ -21,6 +23,7 @@ from training.text import examples
 startup.load_generated_code()
 
 Weights = Sequence[tf.Tensor]
+FLOAT32 = "float32"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +54,15 @@ class LanguageModel:
             token. It must not use later positions.
         over_places: The same without padding; None to use TensorFlow's gradient of
             `logits`.
+        precision: Type of the factors of products with the output embedding, in
+            training.
     """
 
     num_tokens: int
     initial_weights: Callable[[int], collections.OrderedDict[str, np.ndarray]]
     logits: Callable[[Weights, tf.Tensor], tf.Tensor]
     over_places: OverPlaces | None = None
+    precision: str = FLOAT32
 
     def gradients(self, weights: Weights, batch: examples.Batch) -> list[tf.Tensor]:
         """Returns the gradient of a batch's mean loss over its positions.
@@ -68,7 +74,8 @@ class LanguageModel:
         Returns:
             float32, of the shapes of the weights.
         """
-        if self.over_places is not None:
+        # Shapes of what is left without padding depend on the sentences: not for XLA.
+        if self.over_places is not None and not compiled.is_on():
             found = places.of_batch(*batch)
             share = 1.0 / tf.cast(tf.size(found.targets), tf.float32)
             return [share * part for part in self.over_places.gradients(weights, found)]
@@ -97,6 +104,10 @@ class LanguageModel:
             found = places.of_batch(*batch)
             return self.over_places.scores(weights, found), found.targets
         return self.logits(weights, batch.inputs), batch.targets
+
+    def arithmetic(self) -> dict[str, str]:
+        """Returns what decides the bits of a gradient, where it is not the default."""
+        return {} if self.precision == FLOAT32 else {"precision": self.precision}
 
     def num_parameters(self) -> int:
         """Returns the number of parameters."""
@@ -132,6 +143,7 @@ def cifg_language_model(
     projection_size: int = 96,
     embedding_size: int = 96,
     tied: bool = False,
+    precision: str = FLOAT32,
 ) -> LanguageModel:
     """Returns the one-layer CIFG-LSTM of Gboard (Hard et al. 2018, Section 3).
 
@@ -147,6 +159,7 @@ def cifg_language_model(
             embeddings; at least 1.
         embedding_size: The size of the input embeddings, at least 1.
         tied: Whether the output embedding is the input's.
+        precision: See `LanguageModel`.
 
     Returns:
         The model: (embedding_size + projection_size + 1) * num_tokens parameters in
@@ -171,9 +184,11 @@ def cifg_language_model(
         )
     sizes = num_units, projection_size, embedding_size
     shapes = cifg_shapes(num_tokens, *sizes, tied=tied)
-    over_places = OverPlaces(cifg.scores, cifg.gradients)
+    scores, gradients = cifg.scores, cifg.gradients
     if tied:
-        over_places = OverPlaces(cifg.tied_scores, cifg.tied_gradients)
+        scores, gradients = cifg.tied_scores, cifg.tied_gradients
+    factors = tf.dtypes.as_dtype(precision)
+    over_places = OverPlaces(scores, functools.partial(gradients, factors=factors))
 
     def initial_weights(seed: int) -> collections.OrderedDict[str, np.ndarray]:
         weights = collections.OrderedDict()
@@ -197,7 +212,7 @@ def cifg_language_model(
         scores = over_places.scores(weights, everywhere)
         return tf.transpose(tf.reshape(scores, [time, batch, num_tokens]), [1, 0, 2])
 
-    return LanguageModel(num_tokens, initial_weights, logits, over_places)
+    return LanguageModel(num_tokens, initial_weights, logits, over_places, precision)
 
 
 def from_functional_model(

@@ -30,6 +30,7 @@ _OTHER = {
     "max_sentences": 1,
     "max_words": 3,
     "batch_size": 3,
+    "precision": "bfloat16",
     "num_held_out_clients": 5,
     "num_steps": 8,
     "learning_rate": 0.25,

@@ -1,6 +1,8 @@
 """Tests of the client computation against a plain client, in another order of work."""
 
+import contextlib
 import dataclasses
+import math
 import os
 import pathlib
 from unittest import mock
@@ -14,7 +16,8 @@ from hypothesis import strategies
 
 from federated_hh.privacy.dp_ftrl import rotated_updates
 from federated_hh.randomness import streams
-from federated_hh.runtime.worker import startup
+from federated_hh.runtime import compiled, runtime
+from federated_hh.runtime.worker import engine_options, startup
 from tests.training import training_test_case as common
 from training.federated import client_update, rotated_sums
 from training.models import custom_model, model
@@ -72,6 +75,64 @@ def random_weights(language_model, seed):
         name: random.normal(0, 0.5, weight.shape).astype(np.float32)
         for name, weight in language_model.initial_weights(0).items()
     }
+
+
+class CompiledTest(common.TrainingTestCase):
+    """With `--xla`: padded batches, and TensorFlow's gradient of them."""
+
+    def computing(self, xla):
+        self.addCleanup(engine_options.choose)
+        in_process = engine_options.Runtime.IN_PROCESS
+        engine_options.choose(engine_options.RuntimeOptions(in_process, xla=xla))
+        return runtime.computing()
+
+    @parameterized.parameters("exact", "rotated", "not clipped")
+    def test_sums_are_those_without_padding(self, encoding):
+        clients = [[[4, 5, 6], [7], [8, 9]], [[10, 4, 4, 4, 4, 4]], []]
+        network = common.small_cifg()
+        weights = random_weights(network, 1)
+        clip_norm = math.inf if encoding == "not clipped" else 0.4
+        rotated = None
+        if encoding == "rotated":
+            rotated = rotated_updates.RotatedUpdate.of(
+                clip_norm=clip_norm, num_values=network.num_parameters(), num_clients=3
+            )
+        sums, compiled_work = [], []
+        compile_ = compiled.compiled
+        for xla in (False, True):
+
+            def keep(work, xla=xla):
+                compiled_work.extend([work.__name__] * xla)
+                return compile_(work)
+
+            with self.computing(xla), mock.patch.object(compiled, "compiled", keep):
+                rounds = self.rounds(network, clients)
+                of = rounds.train(
+                    weights, np.arange(3), clip_norm, 0.3, streams.Stream(5), rotated
+                )
+                sums.append(of)
+        self.assertEqual({*compiled_work}, {"gradients", "add"})
+        plain, padded = sums
+        self.assertEqual(plain.num_below, padded.num_below)
+        total = np.concatenate([part.ravel() for part in plain.parts.values()])
+        found = np.concatenate([part.ravel() for part in padded.parts.values()])
+        self.assertGreater(np.linalg.norm(total), 0)
+        # XLA may draw other bits, so rotated coordinates are rounded otherwise.
+        error = 0.2 if encoding == "rotated" else 1e-4
+        self.assertLess(np.linalg.norm(found - total) / np.linalg.norm(total), error)
+
+    def test_what_xla_cannot_compile_fails(self):
+        def logits(weights, tokens):
+            texts = tf.as_string(tokens)
+            return tf.gather(weights[0], tf.strings.to_number(texts, tf.int32))
+
+        network = dataclasses.replace(common.bigram_model(), logits=logits)
+        for xla in (False, True):
+            rounds = self.rounds(network, [[[4, 5]]])
+            with self.computing(xla), contextlib.ExitStack() as stack:
+                if xla:
+                    stack.enter_context(self.assertRaisesRegex(Exception, "XLA|compil"))
+                rounds.train(network.initial_weights(1), np.arange(1), 1.0, 1.0)
 
 
 class ExamplesTest(common.TrainingTestCase):

@@ -66,6 +66,7 @@ _OTHER: dict[str, tuple[object, dict[str, object]]] = {
     "min_separation": (2, {}),
     "max_participation": (2, {}),
     "diurnal": (False, {}),
+    "precision": ("bfloat16", {}),
 }
 # What a run reports, and in which parts it works.
 _NOT_OF_SUMS = {"delta": 1e-5, "evaluate_every": 3, "checkpoint_every": 3}

@@ -101,6 +101,33 @@ class CifgTest(parameterized.TestCase):
             self.assertAlmostEqual(slope, expected, delta=2e-3 + 0.01 * abs(expected))
 
     @parameterized.parameters(False, True)
+    def test_factors_of_eight_bits(self, tied):
+        exact = common.small_cifg(tied)
+        size = 4 if tied else 3
+        rough = model.cifg_language_model(
+            common.NUM_TOKENS,
+            num_units=5,
+            projection_size=size,
+            embedding_size=4,
+            tied=tied,
+            precision="bfloat16",
+        )
+        weights, batch = random_weights(exact, 1), batch_of([[4, 5, 6], [7], [8, 4]])
+        expected, found = (
+            np.concatenate(
+                [np.ravel(part) for part in network.gradients(weights, batch)]
+            )
+            for network in (exact, rough)
+        )
+        error = np.linalg.norm(found - expected) / np.linalg.norm(expected)
+        self.assertBetween(error, 1e-4, 2e-2)
+        # What is measured is not rougher.
+        for one, other in zip(
+            exact.scores(weights, batch), rough.scores(weights, batch), strict=True
+        ):
+            np.testing.assert_array_equal(one, other)
+
+    @parameterized.parameters(False, True)
     def test_one_step(self, tied):
         cifg = common.small_cifg(tied)
         weights = random_weights(cifg, 3)
