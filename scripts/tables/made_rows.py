@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import operator
 import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator
@@ -78,13 +79,23 @@ def randomizers() -> Iterator[Found]:
 
 
 def client_training() -> Iterator[Found]:
-    """Yields the cost of a client's training in several ways: medians of repeats."""
+    """Yields the cost of a client's training in several ways: medians of repeats.
+
+    `to_pfl` is its ratio to pfl-research's in the same repeat, in brackets.
+    """
     repeats: dict[tuple[str, str], list[float]] = {}
     for row in rows("benchmark_training/clients"):
         key = row["workload"], row["way"]
         repeats.setdefault(key, []).append(row["cpu_seconds_per_client"])
     for (workload, way), found in repeats.items():
-        yield {"workload": workload, "way": way, "seconds": statistics.median(found)}
+        theirs = repeats[workload, "pfl-research"]
+        ratio = statistics.median(map(operator.truediv, found, theirs))
+        yield {
+            "workload": workload,
+            "way": way,
+            "seconds": statistics.median(found),
+            "to_pfl": "" if way == "pfl-research" else f" ({ratio:.2f})",
+        }
 
 
 def masked_graphs() -> Iterator[Found]:
