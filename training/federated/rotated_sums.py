@@ -10,6 +10,8 @@ docs/secure_aggregation.md for the proof.
 
 import collections
 import dataclasses
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,10 +26,17 @@ from federated_hh.rounds import block_round
 # A try succeeds with a probability of at least 1 - exp(-0.5), and nearly always where
 # the ratio is 1 or more: so many fail with a probability below 2e-14.
 MOST_TRIES = 63
-# Products with matrices of at most 2^6 rows are the quickest.
-_LARGEST_FACTOR_BITS = 6
-# Up to this a float32 is right to 2^-17 of an integer, which no sum shows.
+# Products with matrices of about 2^4 rows are the quickest.
+_LARGEST_FACTOR_BITS = 5
+# Coordinates are cut to multiples of 2^-16, which no sum shows. These are rounded at
+# random to integers, with exactly the right mean.
+_FRACTION_BITS = 16
+# Up to this a float32 is as right, and the multiples fit into 31 bits.
 _LARGEST_FLOAT32_RATIO = 64.0
+# By byte: the signs that its bits stand for, the lowest bit first.
+_SIGNS = 1.0 - 2.0 * np.unpackbits(
+    np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1, bitorder="little"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,11 +64,12 @@ class RotatedSums:
     def __init__(self, contribution: rotated_updates.RotatedUpdate):
         """Stores the numbers of a plan's contribution."""
         self._of = contribution
-        is_float32 = contribution.ratio <= _LARGEST_FLOAT32_RATIO
-        self._float = tf.float32 if is_float32 else tf.float64
         modulus = block_round.PowerOfTwo(
             2 * contribution.largest_coordinate, contribution.num_clients
         )
+        is_small = contribution.ratio <= _LARGEST_FLOAT32_RATIO and modulus.bits < 32
+        self._float = tf.float32 if is_small else tf.float64
+        self._integer = tf.int32 if is_small else tf.int64
         self.largest = {"delta": modulus, "num_bounded": 1, "num_unrounded": 1}
 
     def check(self, num_clients: int) -> None:
@@ -86,18 +96,16 @@ class RotatedSums:
 
     def told(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Returns a message with its signs as numbers, once per block."""
-        bits = tf.bitwise.right_shift(
-            message["signs"][:, tf.newaxis], tf.constant(np.arange(8), tf.uint8)
+        signs = tf.gather(
+            tf.constant(_SIGNS, self._float), tf.cast(message["signs"], tf.int32)
         )
-        signs = tf.reshape(tf.bitwise.bitwise_and(bits, tf.constant(1, tf.uint8)), [-1])
-        signs = 1 - 2 * tf.cast(signs[: self._of.dimension], self._float)
-        return {**message, "signs": signs}
+        return {**message, "signs": tf.reshape(signs, [-1])[: self._of.dimension]}
 
     def begin(self, shapes: Sequence[tf.Tensor]) -> list[tf.Tensor]:
         """Returns the sum of nobody: the integers, and the two counts."""
         del shapes
         zero = tf.constant(0, tf.int64)
-        return [tf.zeros([self._of.dimension], tf.int64), zero, zero]
+        return [tf.zeros([self._of.dimension], self._integer), zero, zero]
 
     def add(
         self,
@@ -119,38 +127,47 @@ class RotatedSums:
             within the limit.
         """
         rotated = self._rotated(delta, norm, told["signs"])
-        largest = tf.reduce_max(tf.abs(rotated))
-        bound = tf.constant(self._of.largest_coordinate, self._float)
-        # A longest coordinate of 0 gives infinity here, and the minimum is 1.
-        rotated *= tf.minimum(tf.constant(1, self._float), bound / largest)
-        rotated = tf.clip_by_value(rotated, -bound, bound)
-        integers, is_rounded = self._rounded(rotated, told["rounding"], told["place"])
+        largest = tf.maximum(tf.reduce_max(rotated), -tf.reduce_min(rotated))
+        # A number beyond a float32's range leaves none of the coordinates finite.
+        is_finite = tf.math.is_finite(rotated[0])
+        bound = self._of.largest_coordinate << _FRACTION_BITS
+        bound = tf.constant(bound, self._float)
+        is_beyond = largest > bound
+        rotated = tf.cond(
+            is_beyond,
+            lambda: tf.clip_by_value(rotated * (bound / largest), -bound, bound),
+            lambda: rotated,
+        )
+        integers, square = self._rounded(
+            tf.cast(rotated, self._integer), told["rounding"], told["place"]
+        )
+        is_sent = is_finite & (square <= self._of.squared_limit)
         vector, num_bounded, num_unrounded = total
         return [
-            vector + integers,
-            num_bounded + tf.cast(largest > bound, tf.int64),
-            num_unrounded + tf.cast(~is_rounded, tf.int64),
+            tf.cond(is_sent, lambda: vector + integers, lambda: vector),
+            num_bounded + tf.cast(is_beyond, tf.int64),
+            num_unrounded + tf.cast(~is_sent, tf.int64),
         ]
 
     def _rotated(self, delta, norm, signs) -> tf.Tensor:
-        """Returns an update that is scaled, clipped, padded and rotated."""
-        flat = tf.concat([tf.reshape(part, [-1]) for part in delta], axis=0)
-        factor = self._of.scale * tf.minimum(
-            tf.constant(1, tf.float64), self._of.clip_norm / norm
+        """Returns 2^16 times an update that is scaled, clipped, padded and rotated."""
+        padding = tf.zeros([self._of.dimension - self._of.num_values], self._float)
+        parts = [tf.cast(tf.reshape(part, [-1]), self._float) for part in delta]
+        factor = tf.minimum(tf.constant(1, tf.float64), self._of.clip_norm / norm)
+        factor *= self._of.scale / self._of.dimension**0.5 * (1 << _FRACTION_BITS)
+        return hadamard(
+            signs * tf.concat([*parts, padding], axis=0), tf.cast(factor, self._float)
         )
-        flat = tf.cast(factor / self._of.dimension**0.5 * flat, self._float)
-        padding = self._of.dimension - self._of.num_values
-        return hadamard(signs * tf.pad(flat, [[0, padding]]))
 
-    def _rounded(self, values, seed, place) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns conditionally rounded values, and whether a try was within the limit.
+    def _rounded(self, multiples, seed, place) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns conditionally rounded multiples of 2^-16, and their squared norm.
 
-        Otherwise they are zeros, so the message is always bounded.
+        It is above the limit where no try was within.
         """
-        limit = tf.constant(self._of.squared_limit, tf.int64)
-        low = tf.floor(values)
-        part = values - low
-        low = tf.cast(low, tf.int64)
+        size, limit = self._of.dimension, self._of.squared_limit
+        # Squares of so many neighbours have a sum without overflow.
+        room = self._integer.max // self._of.largest_coordinate**2
+        neighbours = math.gcd(size, 1 << min(10, room.bit_length() - 1))
 
         def is_beyond(number, integers, square):
             del integers
@@ -160,17 +177,20 @@ class RotatedSums:
             del integers, square
             # Another seed for every client and try of a round.
             own = seed + tf.stack([tf.cast(place, tf.int32), number])
-            drawn = tf.random.stateless_uniform(
-                [self._of.dimension], own, dtype=self._float
+            drawn = tf.random.stateless_uniform([size // 2], own, None, None, tf.int32)
+            drawn = tf.reshape(tf.bitcast(drawn, tf.uint16), [size])
+            integers = tf.bitwise.right_shift(
+                multiples + tf.cast(drawn, self._integer), _FRACTION_BITS
             )
-            integers = low + tf.cast(drawn < part, tf.int64)
-            return number + 1, integers, tf.reduce_sum(tf.square(integers))
+            squares = tf.reshape(tf.square(integers), [-1, neighbours])
+            sums = tf.cast(tf.reduce_sum(squares, axis=1), tf.int64)
+            return number + 1, integers, tf.reduce_sum(sums)
 
+        begin = tf.constant(0), multiples, tf.int64.max
         _, integers, square = tf.while_loop(
-            is_beyond, again, (tf.constant(0), low, limit + 1), parallel_iterations=1
+            is_beyond, again, begin, parallel_iterations=1
         )
-        is_rounded = square <= limit
-        return tf.where(is_rounded, integers, tf.zeros_like(integers)), is_rounded
+        return integers, square
 
     def sent(
         self, total: Sequence[tf.Tensor], num_clients: tf.Tensor
@@ -185,7 +205,7 @@ class RotatedSums:
         shift = tf.cast(num_clients, tf.int64) * self._of.largest_coordinate
         modulus = tf.constant(1 << self._of.bits, tf.int64)
         return collections.OrderedDict(
-            delta=tf.math.floormod(vector + shift, modulus),
+            delta=tf.math.floormod(tf.cast(vector, tf.int64) + shift, modulus),
             num_bounded=num_bounded,
             num_unrounded=num_unrounded,
         )
@@ -228,47 +248,78 @@ class RotatedSums:
         """Returns a sum of integers, rotated back: int64 [d]."""
         size = self._of.num_values
         back = exact_hadamard(total)[:size]
-        bits = np.unpackbits(message["signs"], count=size, bitorder="little")
+        signs = _SIGNS[message["signs"]].reshape(-1)[:size]
         # Rounded once, after exact steps, so two sums are as near as the proof
         # requires.
         unit = model_updates.unit_of(self._of.clip_norm) * self._of.scale
-        scaled = back * (1 / (unit * self._of.dimension**0.5))
-        return np.rint(np.where(bits == 1, -scaled, scaled)).astype(np.int64)
+        factor = 1 / (unit * self._of.dimension**0.5)
+        return np.rint(back * factor * signs).astype(np.int64)
 
 
-def hadamard(values: tf.Tensor) -> tf.Tensor:
-    """Returns the product with a Hadamard matrix of entries 1 and -1.
+def hadamard(
+    values: tf.Tensor, factor: tf.Tensor | float = 1.0, *, transpose: bool = False
+) -> tf.Tensor:
+    """Returns the product with a Hadamard matrix of entries 1 and -1, and a factor.
 
     The matrix is a Kronecker product of small ones, each a matrix product along an axis
     of its own: nothing is transposed.
 
     Args:
-        values: [2^b] of floats, b at least 1.
+        values: [D] of floats, D as in `rotated_updates.RotatedUpdate.dimension`.
+        factor: Scalar of the same type.
+        transpose: Whether to multiply by the transposed matrix.
     """
     size = after = values.shape[0]
-    for bits in _factor_bits(size.bit_length() - 1):
-        after >>= bits
-        matrix = tf.constant(linalg.hadamard(1 << bits), values.dtype)
-        values = tf.matmul(matrix, tf.reshape(values, [-1, 1 << bits, after]))
+    for small in _matrices(size):
+        matrix = tf.constant(small.T if transpose else small, values.dtype)
+        matrix, factor = factor * matrix, 1.0
+        rows = len(small)
+        after //= rows
+        if after == 1:
+            values = tf.matmul(tf.reshape(values, [-1, rows]), matrix, transpose_b=True)
+        else:
+            values = tf.matmul(matrix, tf.reshape(values, [-1, rows, after]))
     return tf.reshape(values, [size])
 
 
-def _factor_bits(bits: int) -> list[int]:
-    """Returns about equal parts of a number, none above `_LARGEST_FACTOR_BITS`."""
-    count = -(-bits // _LARGEST_FACTOR_BITS)
-    return [(bits + i) // count for i in range(count)]
+def exact_hadamard(total: np.ndarray) -> np.ndarray:
+    """Returns the exact product with the transposed Hadamard matrix: int64 [D].
 
-
-def exact_hadamard(values: np.ndarray) -> np.ndarray:
-    """Returns the product with a Hadamard matrix of entries 1 and -1, exactly.
+    In two parts whose sums have less than 2^53, which float64 adds up exactly.
 
     Args:
-        values: int64 [2^b], b at least 1; the sum of their absolute values is below
-            2^63.
+        total: int64 [D], D at most 2^31; the sum of absolute values is below 2^63.
     """
-    size, half = len(values), 1
-    while half < size:
-        pairs = values.reshape(-1, 2, half)
-        values = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], 1)
-        half *= 2
-    return values.reshape(size)
+    low_bits = 20
+    high = total >> low_bits
+    high, low = (
+        hadamard(tf.constant(part, tf.float64), transpose=True).numpy().astype(np.int64)
+        for part in (high, total - (high << low_bits))
+    )
+    return (high << low_bits) + low
+
+
+@functools.cache
+def _matrices(size: int) -> list[np.ndarray]:
+    """Returns Hadamard matrices whose Kronecker product has `size` rows."""
+    bits = (size & -size).bit_length() - 1
+    paley = [_paley(4 * size >> bits)] if size >> bits > 1 else []
+    bits -= 2 * len(paley)
+    # Parts of about equal size: the largest last, Paley's second, is the quickest.
+    count = -(-bits // _LARGEST_FACTOR_BITS)
+    parts = [linalg.hadamard(1 << (bits + i) // count) for i in range(count)]
+    return [*parts[:1], *paley, *parts[1:]]
+
+
+def _paley(size: int) -> np.ndarray:
+    """Returns a Hadamard matrix of 12, 20 or 28 rows (Paley 1933)."""
+    prime = {12: 11, 20: 19, 28: 13}[size]
+    is_square = np.isin(np.arange(prime), np.arange(1, prime) ** 2 % prime)
+    one = np.eye(prime + 1, dtype=int)
+    conference = 1 - one
+    conference[1:, 1:] *= linalg.circulant(np.where(is_square, 1, -1))
+    if size == 28:
+        twice = np.kron(conference, [[1, 1], [1, -1]])
+        return twice + np.kron(one, [[1, -1], [-1, -1]])
+    conference[1:, 0] = -1
+    return conference + one

@@ -80,7 +80,10 @@ class RotatedUpdate(model_updates.Update):
 
     @property
     def dimension(self) -> int:
-        """The padded size of updates: the next power of two, at least 2."""
+        """The padded size of updates: the next multiple of 4 of at most 3 bits.
+
+        That is 4, 5, 6 or 7 times a power of two, for which a Hadamard matrix is known.
+        """
         return _padded(self.num_values)
 
     @property
@@ -204,7 +207,8 @@ class RotatedUpdate(model_updates.Update):
 
 
 def _padded(num_values: int) -> int:
-    return max(2, 1 << (num_values - 1).bit_length())
+    unit = 1 << max(2, (num_values - 1).bit_length() - 3)
+    return -(-num_values // unit) * unit
 
 
 def _root_upwards(number: int) -> fractions.Fraction:

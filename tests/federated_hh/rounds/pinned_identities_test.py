@@ -31,7 +31,7 @@ _PINNED = {
     "distribution": ["f9a375af2e7d4969", "0dbd09d1e5a20504"],
     "sums": ["325b96b7ccd8b9cd", "a9027324758ab317"],
     "long_sums": ["aee00f07b9768f96", "91753f07efdbfae8"],
-    "rotated": ["070241de1e8271e5", "556fbf8e2d33b7ce"],
+    "rotated": ["070241de1e8271e5", "fa5933f1ea8e218a"],
     "training": ["6b7ed516184606fe"],
 }
 _TEXTS = {

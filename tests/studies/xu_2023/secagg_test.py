@@ -30,9 +30,9 @@ class SecAggTest(parameterized.TestCase):
     def test_the_papers_bits(self):
         found = secagg.of_the_paper().set_index("ratio")
         self.assertEqual(found["bits"].tolist(), [19, 20, 21, 21, 22, 25])
-        self.assertAlmostEqual(found.loc[2.0, "norm_factor"], 1.0309, places=4)
-        self.assertAlmostEqual(found.loc[3.5, "scale"], 23_893, delta=1)
-        self.assertAlmostEqual(found.loc[50, "log2_modulus"], 24.24, places=2)
+        self.assertAlmostEqual(found.loc[2.0, "norm_factor"], 1.0310, places=4)
+        self.assertAlmostEqual(found.loc[3.5, "scale"], 18_889, delta=1)
+        self.assertAlmostEqual(found.loc[50, "log2_modulus"], 24.20, places=2)
 
     def write_run(self, path, flags, cache, label):
         """Leaves what a finished run leaves, with the statement of its flags."""
@@ -76,19 +76,19 @@ class SecAggTest(parameterized.TestCase):
             files = made.files(found, directory.path)
         summary = tables.parse(files["summary.csv"].decode()).set_index("setting")
         self.assertEqual([*summary.index], ["exact", "scale_30", "scale_1000"])
-        # z = 1, in two nodes of a tree of three rounds. C = 0.5, D = 128: s C is 15,
-        # and the square 225 + 32 + 15 + 5.7; 500, and 250,000 + 32 + 500 + 5.7.
+        # z = 1, in two nodes of a tree of three rounds. C = 0.5, D = 112: s C is 15,
+        # and the square 225 + 28 + 15 + 5.3; 500, and 250,000 + 28 + 500 + 5.3.
         self.assertAlmostEqual(summary.loc["exact", "rho"], 1.0)
-        self.assertAlmostEqual(summary.loc["scale_30", "rho"], 277 / 225, places=5)
-        self.assertAlmostEqual(summary.loc["scale_1000", "rho"], 1.00215, places=5)
-        # Of sums to 20 * 2^33; C_inf is ceil(12.9), and 20 * 2 * 13 is 520.
+        self.assertAlmostEqual(summary.loc["scale_30", "rho"], 273 / 225, places=5)
+        self.assertAlmostEqual(summary.loc["scale_1000", "rho"], 1.00213, places=5)
+        # Of sums to 20 * 2^33; C_inf is ceil(13.4), and 20 * 2 * 14 is 560.
         self.assertEqual(summary.loc["exact", "bits"], 38)
         self.assertEqual(summary.loc["exact", "upload_bytes"], 475)
         self.assertEqual(summary.loc["scale_30", "bits"], 10)
-        self.assertEqual(summary.loc["scale_30", "upload_bytes"], 160)
+        self.assertEqual(summary.loc["scale_30", "upload_bytes"], 140)
         page = files[study.PAGE].decode()
-        self.assertIn("| s = 30 | 10 | 0 | 1.1096 | 1.2311 | 4.997 | 10.0% |", page)
-        self.assertIn("| 10 | 1.00128 | 1.0026 | 305 | 21.9 | 22 | 11.5 |", page)
+        self.assertIn("| s = 30 | 10 | 0 | 1.1015 | 1.2133 | 4.997 | 10.0% |", page)
+        self.assertIn("| 10 | 1.00128 | 1.0026 | 296 | 21.9 | 22 | 7.2 |", page)
         self.assertTrue(files["tradeoff.png"].startswith(b"\x89PNG"))
 
 

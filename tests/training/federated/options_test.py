@@ -205,8 +205,8 @@ class TrainingOptionsTest(parameterized.TestCase):
     def test_rotated_updates(self):
         given = _GIVEN | {"update_encoding": "rotated"}
         found = plans.contribution(TrainingOptions(**given), 10_000)
-        # q = s C / sqrt(2^14) is 10.
-        self.assertEqual(found.scale, 1280.0)
+        # q = s C / sqrt(5 * 2^11) is 10.
+        self.assertAlmostEqual(found.scale, 1011.93, places=2)
         self.assertEqual(found.num_clients, 200)
         found = plans.contribution(TrainingOptions(**given, rounding_scale=7.5), 10)
         self.assertEqual(found.scale, 7.5)
@@ -223,7 +223,7 @@ class TrainingOptionsTest(parameterized.TestCase):
                 delta=1e-7,
                 min_separation=4,
                 update_encoding="rotated",
-                rounding_scale=32.0,
+                rounding_scale=25.0,
             )
         )
         plan = plans.plan(options, 10_000, 10_000)
@@ -239,7 +239,7 @@ class TrainingOptionsTest(parameterized.TestCase):
             "rounding_scale=3.0 does not apply",
         ),
         (dict(rounding_scale=1e20), r"rounding_scale=1e\+20.*at most.*64-bit"),
-        (dict(rounding_scale=1e-3), "rounding_scale=0.001.*at least 4"),
+        (dict(rounding_scale=1e-3), "rounding_scale=0.001.*at least 3.16"),
     )
     def test_rotated_updates_that_do_not_fit(self, values, regex):
         given = _GIVEN | {"update_encoding": "rotated"} | values

@@ -25,13 +25,17 @@ _STREAM = streams.Stream(5, ("round",))
 
 def update_of(ratio, size, num_clients=4, clip_norm=0.3):
     """Returns a contribution with q = s C / sqrt(padded dimension)."""
-    dimension = max(2, 2 ** math.ceil(math.log2(size)))
-    return RotatedUpdate(
-        clip_norm=clip_norm,
-        scale=ratio * math.sqrt(dimension) / clip_norm,
-        num_values=size,
-        num_clients=num_clients,
+    default = RotatedUpdate.of(
+        clip_norm=clip_norm, num_values=size, num_clients=num_clients
     )
+    scale = ratio * math.sqrt(default.dimension) / clip_norm
+    return dataclasses.replace(default, scale=scale)
+
+
+def matrix_of(size):
+    """Returns the Hadamard matrix of a size; `HadamardTest` has its law."""
+    columns = [rotated_sums.hadamard(tf.constant(one)) for one in np.eye(size)]
+    return np.stack(columns, axis=1)
 
 
 class Client:
@@ -55,8 +59,8 @@ class Client:
         """Returns a client's integers, not yet shifted, and the two counts."""
         found = self._add(tf.constant(delta, tf.float64), tf.constant(place, tf.int64))
         integers, *counts = (part.numpy() for part in found)
-        assert integers.dtype == np.int64 and integers.shape == (self.of.dimension,)
-        return integers, counts
+        assert integers.shape == (self.of.dimension,)
+        return integers.astype(np.int64), counts
 
     def rotated(self, delta):
         """Returns what is rounded, by the paper's formulas in float64."""
@@ -70,7 +74,7 @@ class Client:
         """Returns the matrix of rotation."""
         bits = [int(b) >> i & 1 for b in self.message["signs"] for i in range(8)]
         signs = 1 - 2 * np.array(bits[: self.of.dimension])
-        return linalg.hadamard(self.of.dimension) * signs / self.of.dimension**0.5
+        return matrix_of(self.of.dimension) * signs / self.of.dimension**0.5
 
     def decoded(self, total, shapes=None):
         """Returns what the server makes of a sum of integers, by name."""
@@ -103,19 +107,28 @@ class HadamardTest(parameterized.TestCase):
         for name in ("signs", "rounding"):
             self.assertLen({message[name].tobytes() for message in told}, 9)
 
-    @parameterized.parameters(1, 2, 6, 7, 11)
-    def test_both_are_scipys(self, bits):
-        values = np.random.default_rng(bits).integers(-99, 99, 1 << bits)
-        expected = linalg.hadamard(1 << bits) @ values
+    @parameterized.parameters(4, 12, 20, 28, 64, 12 << 3, 20 << 6, 28 << 1, 1 << 11)
+    def test_signs_whose_rows_are_orthogonal(self, size):
+        matrix = matrix_of(size)
+        self.assertTrue(np.all(np.abs(matrix) == 1))
+        np.testing.assert_array_equal(matrix @ matrix.T, size * np.eye(size))
+        if size & (size - 1) == 0:
+            np.testing.assert_array_equal(matrix, linalg.hadamard(size))
+        values = np.random.default_rng(size).integers(-(2**50), 2**50, size)
+        # Of Python's integers, which have no end.
+        back = matrix.T.astype(int).astype(object) @ values.astype(object)
         exact = rotated_sums.exact_hadamard(values)
-        self.assertEqual(exact.tolist(), expected.tolist())
-        found = rotated_sums.hadamard(tf.constant(values, tf.float64))
-        self.assertEqual(found.numpy().tolist(), expected.tolist())
+        self.assertEqual(exact.tolist(), back.tolist())
 
-    def test_at_the_end_of_64_bits(self):
-        values = np.full(8, (2**63 - 1) // 8)
-        found = rotated_sums.exact_hadamard(values)
-        self.assertEqual(found.tolist(), [8 * ((2**63 - 1) // 8), *[0] * 7])
+    @parameterized.parameters(8, 12)
+    def test_at_the_end_of_64_bits(self, size):
+        most = (2**63 - 1) // size
+        for number, column in enumerate(matrix_of(size).T.astype(np.int64)):
+            for sign in (1, -1):
+                found = rotated_sums.exact_hadamard(sign * most * column)
+                expected = [0] * size
+                expected[number] = sign * most * size
+                self.assertEqual(found.tolist(), expected)
 
 
 class NormTest(parameterized.TestCase):
@@ -174,17 +187,17 @@ class NormTest(parameterized.TestCase):
     def test_neighbours_are_as_near_where_the_server_s_floats_are_coarse(self):
         # Sums of 2^28 clients, where a float's last bit is tens of the units that sums
         # are rounded to: this shows, and is no more than accounted.
-        client = Client(update_of(2.2 / math.sqrt(2), 2, num_clients=2**28))
-        self.assertEqual(client.of.squared_limit, 8)
-        one, moves = np.array([2, 2]), []
+        client = Client(update_of(1.65, 2, num_clients=2**28))
+        self.assertEqual(client.of.squared_limit, 16)
+        one, moves = np.array([2, 2, 2, 2]), []
         most = 2**28 * client.of.largest_coordinate
-        for others in np.random.default_rng(1).integers(-most, most, (20, 2)):
+        for others in np.random.default_rng(1).integers(-most, most, (20, 4)):
             without, with_ = (
                 client.decoded(sum_)["w"] for sum_ in (others, others + one)
             )
             moves.append(math.sqrt(squared_norm(with_ - without)) / 2**32)
         self.assertLessEqual(max(moves), float(client.of.norm_factor))
-        self.assertGreater(max(moves), math.sqrt(8) / 2.2 + 2**-31)
+        self.assertGreater(max(moves), 4 / 3.3 + 2**-31)
 
     @parameterized.parameters((0, 9), (1, 0), (1, 6), (9, 0))
     def test_without_a_try_that_is_short_enough_a_client_sends_zeros(
@@ -197,6 +210,12 @@ class NormTest(parameterized.TestCase):
             integers, (_, unrounded) = Client(contribution).integers(np.ones(30))
         self.assertEqual(unrounded, 1)
         self.assertEqual(np.abs(integers).sum(), 0)
+
+    def test_beyond_floats_of_32_bits_a_client_sends_zeros(self):
+        for longest in (2.0**128, 2.0**200):
+            client = Client(update_of(64.0, 6))
+            integers, (_, unrounded) = client.integers(np.eye(6)[1] * longest)
+            self.assertEqual((np.abs(integers).sum(), unrounded), (0, 1))
 
     def test_most_tries_are_short_enough(self):
         # Kairouz et al. 2021: the first with a probability of at least 1 - exp(-0.5).
@@ -231,6 +250,25 @@ class RoundingTest(parameterized.TestCase):
         # Coordinates and clients are independent.
         correlation = np.corrcoef(found.T)[np.triu_indices(client.of.dimension, 1)]
         self.assertLess(np.abs(correlation).max(), 6 / math.sqrt(tries))
+
+    @parameterized.parameters(1.0, 64.0, 65.0)
+    def test_over_all_draws_the_mean_is_exact(self, ratio):
+        # A coordinate for each of the 2^16 draws; from 65 on in 64 bits.
+        sums = rotated_sums.RotatedSums(update_of(ratio, 1 << 16))
+        most = sums._of.largest_coordinate
+        words = np.arange(1 << 16, dtype=np.uint16).view(np.int32)
+        for part in (0, 1, 2**15, 2**16 - 1):
+            for whole in (0, 1, 17, -1, -most, most - 1):
+                number = (whole << 16) + part
+                with mock.patch.object(
+                    tf.random, "stateless_uniform", return_value=tf.constant(words)
+                ):
+                    multiples = tf.fill([1 << 16], tf.constant(number, sums._integer))
+                    found, square = sums._rounded(multiples, tf.zeros(2, tf.int32), 0)
+                found = found.numpy().astype(np.int64)
+                self.assertEqual(found.sum(), number)
+                self.assertContainsSubset({*found.tolist()}, {whole, whole + 1})
+                self.assertEqual(square.numpy(), np.square(found).sum())
 
     def test_long_updates_are_clipped_and_bounded(self):
         for ratio in (10.0, 1e5):

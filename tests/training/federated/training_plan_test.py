@@ -344,7 +344,7 @@ class RotatedTest(parameterized.TestCase):
 
     # q is 1, and the norm of 64 integers from 0 to 64 inflated to that of 88.5 (88).
     rotated = rotated_updates.RotatedUpdate(
-        clip_norm=1.0, scale=8.0, num_values=50, num_clients=6
+        clip_norm=1.0, scale=8.0, num_values=60, num_clients=6
     )
 
     @parameterized.parameters(tree(), gaussian(), CorrelatedTest.mechanism)

@@ -13,8 +13,8 @@ from federated_hh.privacy.dp_ftrl import (
 )
 from federated_hh.privacy.dp_ftrl.rotated_updates import RotatedUpdate
 
-# 2.4 million parameters, padded to 2^22; q = s C / 2^11, C_inflated / C, its square,
-# C_inf, log2(2 C_inf m + 1) and the bits of a power of two, for 6,500 clients.
+# Parameters padded to 2^22; q = s C / 2^11, C_inflated / C, its square, C_inf,
+# log2(2 C_inf m + 1) and the bits of a power of two, for 6,500 clients.
 _TABLE = (
     (1, 1.118, 1.251, 31, 18.6, 19),
     (2, 1.031, 1.063, 61, 19.6, 20),
@@ -40,7 +40,7 @@ def _papers_norm(clip, dimension, scale):
 class NumbersTest(parameterized.TestCase):
     @parameterized.parameters(*_TABLE)
     def test_the_prototypes_table(self, q, factor, of_rho, largest, paper_bits, bits):
-        found = update_of(scale=q * 2**11 / 0.3)
+        found = update_of(scale=q * 2**11 / 0.3, num_values=4_100_000)
         self.assertEqual(found.dimension, 2**22)
         # To the digits that are written down.
         least = 6e-5 if q > 2 else 6e-4
@@ -55,7 +55,7 @@ class NumbersTest(parameterized.TestCase):
 
     @parameterized.product(q=(0.04, 1, 10, 1e4), size=(1, 2, 3, 1000, 2_400_000))
     def test_the_norm_is_the_papers(self, q, size):
-        dimension = max(2, 2 ** math.ceil(math.log2(size)))
+        dimension = update_of(num_values=size, num_clients=100).dimension
         found = update_of(
             num_values=size, scale=q * math.sqrt(dimension) / 0.3, num_clients=100
         )
@@ -69,6 +69,14 @@ class NumbersTest(parameterized.TestCase):
         rounded = math.sqrt(size) / 2**32
         self.assertBetween(more, rounded - 1e-12, rounded + least * 1e-11)
         self.assertIsInstance(found.norm_factor, fractions.Fraction)
+
+    def test_padding_is_the_least_to_a_known_size(self):
+        # 12, 20 and 28 are of Paley's matrices; these and 1, times powers of two.
+        known = sorted(odd << k for odd in (1, 3, 5, 7) for k in range(2, 32))
+        for size in (*range(1, 200), 2_400_000, 5 * 2**19, 5 * 2**19 + 1, 2**31 - 1):
+            most = 1 if size > 2**30 else 100
+            found = update_of(num_values=size, num_clients=most, scale=1e4)
+            self.assertEqual(found.dimension, next(n for n in known if n >= size))
 
     def test_roots_are_rounded_upwards(self):
         for number in (2, 3, 7, 2_400_000, 10**12 + 1):
@@ -86,7 +94,7 @@ class NumbersTest(parameterized.TestCase):
 
     def test_the_default_scale(self):
         found = RotatedUpdate.of(clip_norm=0.3, num_values=2_400_000, num_clients=6500)
-        self.assertAlmostEqual(found.scale, 68_266.67, delta=0.01)
+        self.assertAlmostEqual(found.scale, 53_969.54, delta=0.01)
         self.assertEqual(found.bits, 22)
         self.assertEqual(
             RotatedUpdate.of(
@@ -103,18 +111,18 @@ class BadInputTest(parameterized.TestCase):
         (dict(scale=-1.0), "scale is -1.0"),
         (dict(num_values=0), "num_values is 0"),
         (dict(num_clients=0), "num_clients is 0"),
-        (dict(scale=1e12), r"scale is 1e\+12; it has to be at most 3.319e\+08: .*64-b"),
+        (dict(scale=1e12), r"scale is 1e\+12; it has to be at most 3.425e\+08: .*64-b"),
         (dict(scale=1e300), r"scale is 1e\+300; it has to be at most"),
         (dict(num_clients=2**40), r"at most .*64-bit"),
-        (dict(scale=100.0), "scale is 100; it has to be at least 213.3"),
+        (dict(scale=100.0), "scale is 100; it has to be at least 168.7"),
     )
     def test_refused(self, values, regex):
         with self.assertRaisesRegex(ValueError, regex):
             update_of(**values)
 
     def test_what_is_named_is_allowed(self):
-        update_of(scale=3.318e8)
-        update_of(scale=213.4)
+        update_of(scale=3.424e8)
+        update_of(scale=168.8)
 
     def test_a_plan_of_other_clients_or_norms(self):
         mechanism = update_noise.TreeNoise(
