@@ -34,8 +34,14 @@ def update_of(ratio, size, num_clients=4, clip_norm=0.3):
 
 def matrix_of(size):
     """Returns the Hadamard matrix of a size; `HadamardTest` has its law."""
-    columns = [rotated_sums.hadamard(tf.constant(one)) for one in np.eye(size)]
-    return np.stack(columns, axis=1)
+    return np.stack([column_of(size, number) for number in range(size)], axis=1)
+
+
+def column_of(size, number):
+    """Returns a column of `matrix_of`."""
+    one = np.zeros(size)
+    one[number] = 1
+    return rotated_sums.hadamard(tf.constant(one)).numpy()
 
 
 class Client:
@@ -114,11 +120,15 @@ class HadamardTest(parameterized.TestCase):
         np.testing.assert_array_equal(matrix @ matrix.T, size * np.eye(size))
         if size & (size - 1) == 0:
             np.testing.assert_array_equal(matrix, linalg.hadamard(size))
-        values = np.random.default_rng(size).integers(-(2**50), 2**50, size)
-        # Of Python's integers, which have no end.
-        back = matrix.T.astype(int).astype(object) @ values.astype(object)
-        exact = rotated_sums.exact_hadamard(values)
-        self.assertEqual(exact.tolist(), back.tolist())
+
+    @parameterized.parameters((8, 59), (28, 58), (20 << 10, 48))
+    def test_products_are_exact(self, size, bits):
+        values = np.random.default_rng(1).integers(-(2**bits), 2**bits, size)
+        found = rotated_sums.exact_hadamard(values)
+        for number in (0, 1, 5, size - 1):
+            # Of Python's integers, which have no end.
+            pairs = zip(column_of(size, number), values.tolist(), strict=True)
+            self.assertEqual(found[number], sum(int(sign) * n for sign, n in pairs))
 
     @parameterized.parameters(8, 12)
     def test_at_the_end_of_64_bits(self, size):
