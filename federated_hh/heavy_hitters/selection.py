@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from federated_hh.populations.columns import client_words
+from federated_hh.runtime import compiled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +161,28 @@ def drawn_by_count(
     modulus = tf.cast(tf.maximum(total, 1), tf.uint64)
     ticket = before + tf.cast(tf.math.floormod(bits, modulus), tf.int64)
     return tf.searchsorted(cumulative[1:], ticket, side="right", out_type=tf.int64)
+
+
+def votes(items: tf.Tensor, num_items: int, block_size: int) -> tf.Tensor:
+    """Returns the number of clients that vote for each item.
+
+    Args:
+        items: int32, shape [block]: each client's item; -1 for none.
+        num_items: Number of items.
+        block_size: The most clients of a block.
+
+    Returns:
+        int64, shape [num_items].
+    """
+
+    def counted(items):
+        # Below 0 nothing is added up.
+        ones = tf.ones_like(items, tf.int64)
+        return tf.math.unsorted_segment_sum(ones, items, num_items)
+
+    with compiled.reading():
+        items = compiled.padded(items, block_size, -1)
+    return compiled.compiled(counted)(items)
 
 
 def random_bits(seed: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> tf.Tensor:

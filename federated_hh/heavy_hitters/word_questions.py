@@ -21,6 +21,7 @@ from federated_hh.privacy.local import plan as local_reports_plan
 from federated_hh.randomizers import arguments, local_randomizer
 from federated_hh.randomness import identities
 from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
+from federated_hh.runtime import compiled
 
 S = TypeVar("S")
 # Clients of a TFF client value.
@@ -165,10 +166,10 @@ class WordQuestions(algorithm.Algorithm[S, np.ndarray]):
 
     def _work(self, message, block):
         most = selection.WordSelection.MOST_FREQUENT
-        words = generated_clients.words_of(self.clients).select(
-            most, block["clients"], None
-        )
-        items = tf.gather(message["item_of_word"], tf.maximum(words, 0))
-        items = tf.where(words >= 0, items, -1)  # below 0 nothing is added up
-        ones = tf.ones_like(items, tf.int64)
-        return {"votes": tf.math.unsorted_segment_sum(ones, items, self.num_items)}
+        with compiled.reading():
+            words = generated_clients.words_of(self.clients).select(
+                most, block["clients"], None
+            )
+            items = tf.gather(message["item_of_word"], tf.maximum(words, 0))
+            items = tf.where(words >= 0, items, -1)
+        return {"votes": selection.votes(items, self.num_items, _BLOCK_SIZE)}

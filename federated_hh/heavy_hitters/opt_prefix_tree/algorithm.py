@@ -46,6 +46,7 @@ from federated_hh.randomizers import (
 )
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
+from federated_hh.runtime import compiled
 
 # Clients of a TFF client value.
 _BLOCK_SIZE = 50_000
@@ -382,7 +383,8 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
             randomizer = self.plan.contribution.made(num_candidates)
 
         def work(message, block):
-            items = self._items_of_block(message, block)
+            with compiled.reading():
+                items = self._items_of_block(message, block)
             if randomizer is not None:
                 reports = randomizer.sum_per_report(
                     tf.where(items >= 0, items, num_candidates),
@@ -390,11 +392,7 @@ class OptPrefixTree(algorithm.Algorithm[OptPrefixTreeState, np.ndarray]):
                 )
                 votes = tf.cast(reports[:num_candidates], tf.int64)
                 return {"votes": tf.ensure_shape(votes, [num_candidates])}
-            # Below 0 nothing is added up.
-            votes = tf.math.unsorted_segment_sum(
-                tf.ones_like(items, tf.int64), items, num_candidates
-            )
-            return {"votes": votes}
+            return {"votes": selection.votes(items, num_candidates, _BLOCK_SIZE)}
 
         return block_round.BlockRound(work, {"votes": 1}, block_size=_BLOCK_SIZE)
 

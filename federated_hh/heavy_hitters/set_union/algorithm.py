@@ -31,6 +31,7 @@ from federated_hh.privacy.sets import mechanisms, weighted_gaussian
 from federated_hh.privacy.sets import plan as sets_plan
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import algorithm, block_round, client_bytes, run
+from federated_hh.runtime import compiled
 
 # A block of clients is one TFF client value: a few for the worker's threads, with so
 # many of the clients' words each. The worker keeps the sums of all blocks.
@@ -217,14 +218,15 @@ class SetUnion(algorithm.Algorithm[SetUnionState, np.ndarray]):
         """
         columns = selection.MappedColumns(self.population)
         clients = block["clients"]
-        entries, splits = columns.entries_of(clients)
+        with compiled.reading():
+            entries, splits = columns.entries_of(clients)
+            start = tf.gather(columns.row_splits(), clients[0])
         words = columns.word_ids(entries)
         size = tf.size(clients)
         owners = tf.repeat(tf.range(size), splits[1:] - splits[:-1])
         # Everybody is asked, so that a block's clients, and their entries, follow each
         # other: each entry has its own counter.
-        first = tf.gather(columns.row_splits(), clients[0])
-        bits = selection.random_bits(message["seed"], first, tf.size(entries))
+        bits = selection.random_bits(message["seed"], start, tf.size(entries))
         levels = tf.cast(tf.gather(message["levels"], words), tf.int64)
         if not self._is_adaptive:
             is_left = levels > 0

@@ -35,6 +35,7 @@ from federated_hh.privacy.local import sketch_plan
 from federated_hh.randomizers import count_mean_sketch, local_randomizer
 from federated_hh.randomness import identities, streams
 from federated_hh.rounds import algorithm, block_round, client_bytes, samplers
+from federated_hh.runtime import compiled
 
 # Clients per TFF client value; each returns one number per fragment.
 _BLOCK_SIZE = 200_000
@@ -364,15 +365,15 @@ class SequenceFragmentPuzzle(algorithm.Algorithm[SfpState, np.ndarray]):
         return position, tf.gather_nd(fragments, tf.stack([words, position], axis=1))
 
     def _items_of_block(self, message, block):
-        position, items = self._chosen(message, block)
+        with compiled.reading():
+            position, items = self._chosen(message, block)
         size, positions = self.sketch.domain_size, self.options.num_positions
-        sums = tf.math.unsorted_segment_sum(
-            tf.ones_like(items, tf.int64), position * size + items, positions * size
-        )
+        sums = selection.votes(position * size + items, positions * size, _BLOCK_SIZE)
         return {"sums": tf.reshape(sums, [positions, size])}
 
     def _sketches_of_block(self, message, block):
-        position, items = self._chosen(message, block)
+        with compiled.reading():
+            position, items = self._chosen(message, block)
         sketches = [
             self.sketch.sketch_per_report(
                 tf.boolean_mask(items, tf.equal(position, i)),

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 from absl.testing import absltest, parameterized
 
 from federated_hh.runtime.worker import engine_options
@@ -14,6 +15,7 @@ from federated_hh.runtime.worker import engine_options
 # All rounds of each finder, in a process in which XLA has not yet read its flags.
 _ROUNDS = """
 import json, sys
+import numpy as np
 import tensorflow as tf
 from federated_hh.heavy_hitters import alphabet, contributions, selection
 from federated_hh.heavy_hitters.ldp_triehh import algorithm as ldp_triehh
@@ -26,6 +28,7 @@ from federated_hh.randomness import noise_keys
 from federated_hh.rounds import steps
 from federated_hh.runtime import runtime
 from federated_hh.runtime.worker import engine_options, startup
+from tests.federated_hh.rounds import contract_cases
 
 directory, backend = sys.argv[1:]
 startup.prepare_in_process()
@@ -62,7 +65,7 @@ def sums(finder):
     while (query := finder.next_query(progress.state)) is not None:
         drawn = by_hand.draw(progress)
         total = by_hand.ask(progress, query, drawn.cohort)
-        yield total.tolist()
+        yield [np.asarray(part).tolist() for part in tf.nest.flatten(total)]
         progress = by_hand.update(progress, query, drawn, total).progress
 
 finders = {
@@ -72,6 +75,10 @@ finders = {
     "rows_drawn_again": reports("per_report", 3.0, 5),
     "more_draws_than_items": reports("per_report", 1.0, 20),
     "complements": reports("per_report", 0.1, 5),
+    **{
+        name: contract_cases.CASES[name].make(f"{directory}/{backend}-{name}", "a", "a")
+        for name in ("opt_prefix_tree", "sfp", "set_union", "median_length")
+    },
 }
 with runtime.computing():
     for name, finder in finders.items():
@@ -122,12 +129,12 @@ class CompiledRoundsTest(absltest.TestCase):
         self.assertEqual(list(found), list(expected))
         for name, rounds in expected.items():
             self.assertEqual(found[name], rounds, name)
-            self.assertGreater(sum(map(sum, rounds)), 100, name)
+            self.assertGreater(np.sum(rounds[0][0]), 10, name)
         # Votes have one executable a round, as all blocks have the same shapes. The
         # last of the two blocks has fewer reports, and each level other candidates.
         self.assertEqual(
             collections.Counter(compiled),
-            {"votes_of_symbols": 10, "counted": 2, "_attempt": 12, "tally": 12},
+            {"votes_of_symbols": 10, "counted": 8, "_attempt": 12, "tally": 12},
         )
         # No column crosses to the device.
         for kind in ("ImmutableConst", "RaggedRange"):
