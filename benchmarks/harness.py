@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
@@ -68,6 +67,7 @@ class Run:
         program = spec.name if spec else sys.argv[0]
         command = " ".join(["scripts/run", program, *sys.argv[1:]])
         self.scratch, self._directory = scratch, directory
+        packages = software.package_versions()
         self.about_name = "about.json"
         self.about: dict[str, Any] = {
             # Neither directory changes a result.
@@ -77,7 +77,7 @@ class Run:
             "load_average": os.getloadavg(),
             "versions": {
                 "python": platform.python_version(),
-                **{name: metadata.version(name) for name in ("numpy", "tensorflow")},
+                **{name: packages[name] for name in ("numpy", "tensorflow")},
             },
         }
         if data is not None:

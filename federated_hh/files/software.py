@@ -247,8 +247,15 @@ def package_versions() -> dict[str, str]:
     return {name: _package_version(name) for name in _PACKAGES}
 
 
-# Each reads and parses a file.
-_package_version = functools.cache(importlib.metadata.version)
+@functools.cache  # each reads and parses a file
+def _package_version(name: str) -> str:
+    """Returns a package's version; TensorFlow without CUDA has a name of its own."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        if name != "tensorflow":
+            raise
+        return importlib.metadata.version("tensorflow-cpu")
 
 
 @functools.cache
