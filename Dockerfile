@@ -7,6 +7,6 @@ RUN apt-get update && apt-get install --yes --no-install-recommends git \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /federated-hh
 COPY . .
-# Makes the environment, from the lock.
-RUN ./scripts/run --version
+# Makes the environment, with what the first run would compile.
+RUN ./scripts/run --version && .venv/bin/python -c "import tensorflow_federated"
 CMD ["./scripts/run", "triehh", "--flagfile=configs/triehh_demo.flagfile"]

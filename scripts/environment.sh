@@ -1,5 +1,6 @@
-# Sourced by scripts/run and scripts/test: leaves a ready .venv, or says why not.
-# Sets `root` (the repository) and `python` (the environment's interpreter).
+# Sourced by scripts/run and scripts/test: leaves a .venv with the packages of the files
+# `locks`, or says why not. Sets `root` (the repository) and `python` (the
+# environment's interpreter).
 
 root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 python=$root/.venv/bin/python
@@ -23,13 +24,15 @@ MESSAGE
   return 1
 }
 
-# The stamp is written last, so an interrupted set-up is never taken for a whole one.
-stamp=$root/.venv/requirements.sha256
-if [[ ! -x $python ]] || [[ ! -f $stamp ]] ||
-    [[ $(<"$stamp") != $(sha256sum <"$root/requirements.txt" | cut -d' ' -f1) ]]; then
-  base_python=$(find_python_3_11) || exit 1
-  "$base_python" -I "$root/scripts/setup_environment.py" "$root" || exit 1
-fi
+for lock in "${locks[@]}"; do
+  stamp=$root/.venv/$lock.sha256
+  if [[ ! -x $python ]] || [[ ! -f $stamp ]] ||
+      [[ $(<"$stamp") != $(sha256sum <"$root/$lock" | cut -d' ' -f1) ]]; then
+    base_python=$(find_python_3_11) || exit 1
+    "$base_python" -I "$root/scripts/setup_environment.py" "$root" "${locks[@]}" ||
+      exit 1
+  fi
+done
 
 # The user's own paths could put other packages before the locked ones.
 unset PYTHONHOME

@@ -59,7 +59,8 @@ def main(argv: list[str]) -> None:
         import submitit
     except ImportError:
         print(
-            "error: this needs the package submitit: pip install submitit",
+            "error: this needs the package submitit: ./scripts/test --version in a "
+            "checkout, pip install submitit elsewhere",
             file=sys.stderr,
         )
         sys.exit(installation.FAILED)

@@ -1,21 +1,33 @@
-"""Tests of scripts/run and scripts/test on a repository without an environment."""
+"""Tests of the set-up by scripts/run and scripts/test, and of its stated sizes."""
 
+import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 
 from absl.testing import absltest
 
+from scripts import setup_environment
 from tests import ROOT
 
 _SCRIPTS = ROOT / "scripts"
 _NAMES = ("run", "test", "environment.sh", "setup_environment.py")
+_NOTHING = "# 0 MB to download, 1 MB installed.\n"
+# The documents that state a lock's sizes, and the most that these may be.
+_FIRST = ("README.md", "docs/guide/first_run.md", "docs/guide/installing.md")
+_SECOND = ("README.md", "docs/guide/installing.md")
+_STATED = {
+    "requirements.txt": (_FIRST, 700, 2.2),
+    "requirements-dev.txt": (_SECOND, 200, 0.6),
+}
 # Makes environments without pip, which is faster.
 _UV = """#!/bin/sh
 echo "$@" >>"$UV_LOG"
-[ "$1" = venv ] || exit 0
+[ "$1" = venv ] || exit ${{UV_CODE:-0}}
 shift 5
 exec {python} -m venv --without-pip "$1"
 """
@@ -24,12 +36,15 @@ exec {python} -m venv --without-pip "$1"
 class SetUpTest(absltest.TestCase):
     def setUp(self):
         super().setUp()
-        # A repository whose lock file is empty: everything but the downloads.
+        # A repository whose lock files are empty: everything but the downloads.
         self.root = pathlib.Path(self.create_tempdir().full_path).resolve()
         (self.root / "scripts").mkdir()
         for name in _NAMES:
             shutil.copy(_SCRIPTS / name, self.root / "scripts" / name)
-        (self.root / "requirements.txt").write_text("# nothing\n")
+        self.lock = self.root / "requirements.txt"
+        self.second = self.root / "requirements-dev.txt"
+        for lock in (self.lock, self.second):
+            lock.write_text(_NOTHING)
         (self.root / "hello.py").write_text(
             "import sys, os\nif __name__ == '__main__':\n"
             "    print(sys.prefix, os.getcwd(), *sys.argv[1:])"
@@ -52,6 +67,10 @@ class SetUpTest(absltest.TestCase):
         self.environment["PATH"] = f"{tools}:{self.environment['PATH']}"
         self.environment["UV_LOG"] = str(tools / "calls")
         return tools / "calls"
+
+    def stamp(self, lock):
+        """Returns the file that says that a lock is installed."""
+        return self.root / ".venv" / f"{lock.name}.sha256"
 
     def start(self, *flags, **options):
         options.setdefault("env", self.environment)
@@ -76,29 +95,70 @@ class SetUpTest(absltest.TestCase):
                 [str(self.root / ".venv"), os.path.realpath(elsewhere), f"--n={i}"],
             )
         said = [errors for _, errors in results]
-        self.assertEqual(sum("1 of 3: an environment" in errors for errors in said), 1)
-        self.assertTrue((self.root / ".venv" / "requirements.sha256").exists())
+        self.assertEqual(sum("1 of 2: an environment" in errors for errors in said), 1)
+        self.assertTrue(self.stamp(self.lock).exists())
 
         with self.subTest("the second time is silent"):
             _, errors = self.start().communicate()
             self.assertEqual(errors, "")
         calls = self.use_uv()
         with self.subTest("an interrupted set-up is begun again, with uv where it is"):
-            (self.root / ".venv" / "requirements.sha256").unlink()
+            self.stamp(self.lock).unlink()
             _, errors = self.start().communicate()
             self.assertIn("unfinished", errors)
             self.assertIn("with uv", errors)
             venv, pip = (line.split() for line in calls.read_text().splitlines())
             self.assertEqual(venv[0], "venv")
             self.assertEqual(venv[-1], str(self.root / ".venv"))
-            self.assertEqual(
-                pip[:4], ["pip", "install", "--no-deps", "--require-hashes"]
-            )
-            self.assertEqual(pip[-1], str(self.root / ".venv" / "bin" / "python"))
+            self.assertEqual(pip[:3], ["pip", "install", "--python"])
+            self.assertEqual(pip[3], str(self.root / ".venv" / "bin" / "python"))
+            self.assertContainsSubset(["--no-deps", "--require-hashes"], pip)
+            self.assertEqual(pip[-2:], ["-r", str(self.lock)])
         with self.subTest("a changed lock file is noticed"):
-            (self.root / "requirements.txt").write_text("# nothing more\n")
+            self.lock.write_text(_NOTHING + "# more\n")
             _, errors = self.start().communicate()
             self.assertIn("another lock file", errors)
+
+    def test_ray_slurm_and_tests_get_the_second_lock(self):
+        calls = self.use_uv()
+        for name in ("pytest", "submit_parts"):
+            (self.root / f"{name}.py").write_text((self.root / "hello.py").read_text())
+        run, test = (str(self.root / "scripts" / name) for name in ("run", "test"))
+        self.command = [run, "hello"]
+        self.start().communicate()
+        for command, installs in {
+            (run, "hello", "--engine=rays"): False,
+            (run, "hello", "--engine=ray"): True,
+            (run, "hello", "-engine", "ray", "--n=1"): True,
+            (run, "submit_parts", "--parts=2"): True,
+            (test, "--version"): True,
+        }.items():
+            with self.subTest(command=command[1:]):
+                self.stamp(self.second).unlink(missing_ok=True)
+                calls.write_text("")
+                self.command = command
+                program = self.start()
+                _, errors = program.communicate()
+                self.assertEqual(program.returncode, 0, errors)
+                self.assertEqual(calls.read_text().count(str(self.second)), installs)
+                self.assertNotIn(str(self.lock), calls.read_text())
+                self.assertEqual(self.stamp(self.second).exists(), installs)
+                self.assertEqual(self.start().communicate()[1], "")
+        with self.subTest("an interrupted second one leaves the first, and is redone"):
+            self.stamp(self.second).unlink()
+            self.environment["UV_CODE"] = "3"
+            self.assertIn("failed with exit code 3", self.start().communicate()[1])
+            self.assertFalse(self.stamp(self.second).exists())
+            self.command = [run, "hello"]
+            output, errors = self.start().communicate()
+            self.assertEqual(errors, "")
+            self.assertIn(str(self.root / ".venv"), output)
+            self.environment["UV_CODE"] = "0"
+            self.command = [test, "--version"]
+            _, errors = self.start().communicate()
+            self.assertIn("1 of 1: 0 packages of requirements-dev.txt", errors)
+            # What was left of the first attempt would otherwise count as installed.
+            self.assertIn("--force-reinstall", calls.read_text().splitlines()[-1])
 
     def test_an_environment_of_the_users_own_is_left_alone(self):
         (self.root / ".venv").mkdir()
@@ -110,7 +170,6 @@ class SetUpTest(absltest.TestCase):
         self.assertTrue((self.root / ".venv" / "thesis.tex").exists())
 
     def test_tests_run_from_anywhere_with_paths_from_there(self):
-        (self.root / "requirements.txt").write_text("# nothing\n")
         (self.root / "pytest.py").write_text(
             "import os, sys; print(os.getcwd(), *sys.argv[1:])"
         )
@@ -131,14 +190,14 @@ class SetUpTest(absltest.TestCase):
         self.assertIn(f"-m not program -n {processes} ", output, errors)
 
     def test_lock_file_that_cannot_be_installed(self):
-        (self.root / "requirements.txt").write_text(
-            "no-such-package-by-any-name==1.0 --hash=sha256:" + "0" * 64
+        self.lock.write_text(
+            _NOTHING + "no-such-package-by-any-name==1.0 --hash=sha256:" + "0" * 64
         )
         program = self.start()
         _, errors = program.communicate()
         self.assertNotEqual(program.returncode, 0)
         self.assertIn("failed with exit code", errors)
-        self.assertFalse((self.root / ".venv" / "requirements.sha256").exists())
+        self.assertFalse(self.stamp(self.lock).exists())
 
     def test_python_that_is_missing_is_named(self):
         tools = self.root / "tools"
@@ -149,6 +208,52 @@ class SetUpTest(absltest.TestCase):
         _, errors = program.communicate()
         self.assertNotEqual(program.returncode, 0)
         self.assertIn("Python 3.11 was not found", errors)
+
+
+class SizesTest(absltest.TestCase):
+    def test_locks_and_documents_state_what_is_there(self):
+        for name, (documents, most_download, most_on_disk) in _STATED.items():
+            download, installed = setup_environment.sizes(ROOT / name)
+            self.assertLessEqual(download, most_download)
+            alone, on_disk = self.gigabytes(name)
+            self.assertAlmostEqual(1000 * alone / installed, 1, delta=0.01)
+            self.assertLessEqual(on_disk, most_on_disk)
+            for document in documents:
+                text = " ".join((ROOT / document).read_text().split())
+                stated = re.findall(r"download of (\d+) MB, ([\d.]+) GB on disk", text)
+                # The locks' sizes are far from each other.
+                fits = [
+                    (megabytes, gigabytes)
+                    for megabytes, gigabytes in stated
+                    if abs(int(megabytes) - download) <= 5
+                    and abs(float(gigabytes) / on_disk - 1) <= 0.1
+                ]
+                with self.subTest(document, lock=name):
+                    self.assertLen(fits, 1, f"{stated}, {download} MB, {on_disk} GB")
+                    self.assertLen(
+                        stated, sum(document in d for d, *_ in _STATED.values())
+                    )
+
+    def gigabytes(self, name):
+        """Returns the size of a lock's packages: in bytes, and in blocks of a disk."""
+        lock = ROOT / name
+        stamp = pathlib.Path(sys.prefix) / f"{name}.sha256"
+        if not stamp.exists() or stamp.read_text() != setup_environment.lock_hash(lock):
+            self.skipTest(f"{sys.prefix} was not made from {name}")
+        sizes, compiled = [], []
+        for package in re.findall(r"^([\w.-]+)==", lock.read_text(), re.M):
+            for file in metadata.files(package):
+                path = str(file.locate())
+                if setup_environment.LEFT_OUT in path:
+                    self.assertFalse(os.path.exists(path), path)
+                    continue
+                sizes.append(file.size or 0)
+                cache = importlib.util.cache_from_source(path)
+                if file.suffix == ".py" and os.path.exists(cache):
+                    compiled.append(os.path.getsize(cache))
+        return sum(sizes) / 1e9, sum(
+            -(-n // 4096) * 4096 for n in sizes + compiled
+        ) / 1e9
 
 
 if __name__ == "__main__":

@@ -315,7 +315,8 @@ def import_ray(is_local: bool) -> Any:
         import ray
     except ImportError:
         raise EngineError(
-            "--engine=ray needs the package ray, which is not installed: "
+            "--engine=ray needs the package ray, which is not installed. In a checkout "
+            "install it with ./scripts/test --version, elsewhere with "
             "pip install ray==2.52.1"
         ) from None
     return ray
