@@ -17,13 +17,8 @@ from tests import ROOT
 _SCRIPTS = ROOT / "scripts"
 _NAMES = ("run", "test", "environment.sh", "setup_environment.py")
 _NOTHING = "# 0 MB to download, 1 MB installed.\n"
-# The documents that state a lock's sizes, and the most that these may be.
-_FIRST = ("README.md", "docs/guide/first_run.md", "docs/guide/installing.md")
-_SECOND = ("README.md", "docs/guide/installing.md")
-_STATED = {
-    "requirements.txt": (_FIRST, 700, 2.2),
-    "requirements-dev.txt": (_SECOND, 200, 0.6),
-}
+# The most that a lock may take: megabytes to download, gigabytes on disk.
+_MOST = {"requirements.txt": (700, 2.2), "requirements-dev.txt": (200, 0.6)}
 # Makes environments without pip, which is faster.
 _UV = """#!/bin/sh
 echo "$@" >>"$UV_LOG"
@@ -212,27 +207,27 @@ class SetUpTest(absltest.TestCase):
 
 class SizesTest(absltest.TestCase):
     def test_locks_and_documents_state_what_is_there(self):
-        for name, (documents, most_download, most_on_disk) in _STATED.items():
+        sizes = []
+        for name, (most_download, most_on_disk) in _MOST.items():
             download, installed = setup_environment.sizes(ROOT / name)
-            self.assertLessEqual(download, most_download)
             alone, on_disk = self.gigabytes(name)
             self.assertAlmostEqual(1000 * alone / installed, 1, delta=0.01)
+            self.assertLessEqual(download, most_download)
             self.assertLessEqual(on_disk, most_on_disk)
-            for document in documents:
-                text = " ".join((ROOT / document).read_text().split())
-                stated = re.findall(r"download of (\d+) MB, ([\d.]+) GB on disk", text)
-                # The locks' sizes are far from each other.
-                fits = [
-                    (megabytes, gigabytes)
-                    for megabytes, gigabytes in stated
-                    if abs(int(megabytes) - download) <= 5
-                    and abs(float(gigabytes) / on_disk - 1) <= 0.1
-                ]
-                with self.subTest(document, lock=name):
-                    self.assertLen(fits, 1, f"{stated}, {download} MB, {on_disk} GB")
-                    self.assertLen(
-                        stated, sum(document in d for d, *_ in _STATED.values())
-                    )
+            sizes.append((download, on_disk))
+        stated = re.compile(r"download of (\d+) MB, ([\d.]+) GB on disk")
+        for document, locks in {
+            "README.md": 2,
+            "docs/guide/first_run.md": 1,
+            "docs/guide/installing.md": 2,
+        }.items():
+            found = stated.findall(" ".join((ROOT / document).read_text().split()))
+            with self.subTest(document):
+                for (megabytes, gigabytes), (download, on_disk) in zip(
+                    found, sizes[:locks], strict=True
+                ):
+                    self.assertAlmostEqual(int(megabytes), download, delta=5)
+                    self.assertAlmostEqual(float(gigabytes) / on_disk, 1, delta=0.1)
 
     def gigabytes(self, name):
         """Returns the size of a lock's packages: in bytes, and in blocks of a disk."""
@@ -240,20 +235,19 @@ class SizesTest(absltest.TestCase):
         stamp = pathlib.Path(sys.prefix) / f"{name}.sha256"
         if not stamp.exists() or stamp.read_text() != setup_environment.lock_hash(lock):
             self.skipTest(f"{sys.prefix} was not made from {name}")
-        sizes, compiled = [], []
+        alone, on_disk = 0, 0
         for package in re.findall(r"^([\w.-]+)==", lock.read_text(), re.M):
-            for file in metadata.files(package):
-                path = str(file.locate())
-                if setup_environment.LEFT_OUT in path:
-                    self.assertFalse(os.path.exists(path), path)
+            for file in map(
+                str, map(metadata.PackagePath.locate, metadata.files(package))
+            ):
+                if setup_environment.LEFT_OUT in file:
+                    self.assertFalse(os.path.exists(file), file)
                     continue
-                sizes.append(file.size or 0)
-                cache = importlib.util.cache_from_source(path)
-                if file.suffix == ".py" and os.path.exists(cache):
-                    compiled.append(os.path.getsize(cache))
-        return sum(sizes) / 1e9, sum(
-            -(-n // 4096) * 4096 for n in sizes + compiled
-        ) / 1e9
+                alone += os.path.getsize(file)
+                for kept in (file, importlib.util.cache_from_source(file)):
+                    if os.path.exists(kept):
+                        on_disk += -(-os.path.getsize(kept) // 4096) * 4096
+        return alone / 1e9, on_disk / 1e9
 
 
 if __name__ == "__main__":
