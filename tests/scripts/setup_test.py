@@ -116,13 +116,15 @@ class SetUpTest(absltest.TestCase):
 
     def test_ray_slurm_and_tests_get_the_second_lock(self):
         calls = self.use_uv()
-        for name in ("pytest", "submit_parts"):
+        (self.root / "federated_hh" / "command_line").mkdir(parents=True)
+        for name in ("pytest", "submit_parts", "federated_hh/command_line/programs"):
             (self.root / f"{name}.py").write_text((self.root / "hello.py").read_text())
         run, test = (str(self.root / "scripts" / name) for name in ("run", "test"))
         self.command = [run, "hello"]
         self.start().communicate()
         for command, installs in {
             (run, "hello", "--engine=rays"): False,
+            (run, "--complete", "hello", "--engine=ray", "--"): False,
             (run, "hello", "--engine=ray"): True,
             (run, "hello", "-engine", "ray", "--n=1"): True,
             (run, "submit_parts", "--parts=2"): True,
