@@ -77,7 +77,10 @@ class Options(harness.Options):
         5, "Rounds of the part clients, for each way.", least=1, most=1000
     )
     timed_jobs: int = option(
-        4, "Jobs of the part clients: the first so many.", least=1, most=4
+        4,
+        "Number of jobs measured by the part clients, in the table's order.",
+        least=1,
+        most=4,
     )
     timed_ways: tuple[str, ...] = option(
         (), "Ways of the part clients, by their names in the table; by default all."

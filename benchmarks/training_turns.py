@@ -4,6 +4,7 @@ TensorFlow settles its threads and its kernels once for a process. Ways that tak
 have the same share of a machine that does other work, too.
 """
 
+import collections
 import concurrent.futures
 import contextlib
 import functools
@@ -107,7 +108,8 @@ def measure(
     Args:
         workloads: The clients and their models.
         ways: Names of the ways, of `training_ways.ways`.
-        repeats: Rounds that are measured of each way, turn by turn.
+        repeats: Rounds that are measured of each way, turn by turn: each time
+            another way is the first.
         scratch: Directory for the clients' text.
     """
     import pandas as pd
@@ -122,7 +124,9 @@ def measure(
                 for process in started.values():
                     trained.enter_context(process.training(workload, scratch))
                 for repeat in range(repeats):
-                    for name, process in started.items():
+                    turn = collections.deque(started.items())
+                    turn.rotate(-repeat)
+                    for name, process in turn:
                         used = process.usage()
                         rows.append(
                             {

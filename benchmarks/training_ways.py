@@ -50,7 +50,7 @@ class Workload:
     num_units: int = 670
 
     def smaller(self, divisor: int) -> "Workload":
-        """Returns as many times fewer clients, words of the vocabulary, and units."""
+        """Returns it with clients, vocabulary and units divided by a number."""
         return dataclasses.replace(
             self,
             clients=max(1, self.clients // divisor),
@@ -184,7 +184,8 @@ def task_of(workload: Workload, scratch: str) -> _Task:
     return _Task(
         model.cifg_language_model(num_tokens, num_units=workload.num_units),
         _clients(workload, num_tokens),
-        examples.ClientLimits(),
+        # No longer than the longest sentence, to whose length the others' are padded.
+        examples.ClientLimits(max_words=workload.words[1]),
         scratch,
     )
 
@@ -309,4 +310,8 @@ def ways() -> list[Way]:
     ]
     if not training_with_pfl.missing():
         found.append(Way(PFL, _with_pfl))
-    return [*found, Way("the matrix products alone", _products, with_onednn=True)]
+    return [
+        *found,
+        Way("the matrix products alone", _products),
+        Way("the matrix products alone, oneDNN", _products, with_onednn=True),
+    ]

@@ -7,7 +7,7 @@ from absl import logging
 
 from federated_hh.command_line import experiment_flags, program_flags
 from federated_hh.populations.options.population_options import LanguageOptions
-from federated_hh.runtime.worker import startup
+from federated_hh.runtime.worker import engine_options, startup
 from training.central.options import PretrainOptions
 
 _PROGRAM = program_flags.Program(
@@ -26,6 +26,8 @@ def run(arguments: experiment_flags.Arguments) -> None:
     from training import memory_needs
 
     options = _PROGRAM.read(PretrainOptions)
+    if engine_options.chosen().runtime.xla:
+        raise ValueError("--xla is for clients' work, which pretrain has none of")
     startup.use_onednn(options.onednn)
     population = _PROGRAM.population.read()
     vocabulary, _ = options.read_vocabulary(population)

@@ -88,13 +88,15 @@ def client_training() -> Iterator[Found]:
         key = row["workload"], row["way"]
         repeats.setdefault(key, []).append(row["cpu_seconds_per_client"])
     for (workload, way), found in repeats.items():
-        theirs = repeats[workload, "pfl-research"]
-        ratio = statistics.median(map(operator.truediv, found, theirs))
+        to_pfl = ""
+        if theirs := repeats.get((workload, "pfl-research")):
+            ratio = statistics.median(map(operator.truediv, found, theirs))
+            to_pfl = f" ({ratio:.2f})"
         yield {
             "workload": workload,
             "way": way,
             "seconds": statistics.median(found),
-            "to_pfl": "" if way == "pfl-research" else f" ({ratio:.2f})",
+            "to_pfl": to_pfl,
         }
 
 

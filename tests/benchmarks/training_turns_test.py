@@ -35,6 +35,52 @@ class WaysTest(parameterized.TestCase):
         self.assertNotEqual(number, os.getpid())
         self.assertEqual(found, [1, 1, with_onednn, str(int(with_onednn))])
 
+    def test_each_way_trains_the_same_clients(self):
+        job = training_ways.Workload("small", 2, 4, (2, 5), 20, 8)
+        task = training_ways.task_of(job, self.create_tempdir().full_path)
+        sums = []
+        for way in training_ways.ways():
+            with way.of(task) as train:
+                found = train()
+            if way.name.startswith("ours"):
+                sums.append(np.concatenate([p.ravel() for p in found.parts.values()]))
+        self.assertLen(sums, 4)
+        for found in sums:
+            np.testing.assert_allclose(
+                found, sums[0], atol=1e-3 * np.abs(sums[0]).max()
+            )
+
+    def test_the_floor_has_the_products_of_forwards_and_backwards(self):
+        import tensorflow as tf
+
+        job = training_ways.Workload("small", 1, 3, (2, 2), 20, 8)
+        task = training_ways.task_of(job, self.create_tempdir().full_path)
+        counted, multiply = [], tf.matmul
+
+        def count(one, other, transpose_a=False, transpose_b=False):
+            found = multiply(
+                one, other, transpose_a=transpose_a, transpose_b=transpose_b
+            )
+            shared = one.shape[0] if transpose_a else one.shape[1]
+            counted.append(found.shape.num_elements() * shared)
+            return found
+
+        with (
+            training_ways._products(task) as train,
+            mock.patch.object(tf, "matmul", count),
+        ):
+            train()
+        sizes = [
+            (96, 24),  # the input to the gates
+            (96, 24),  # the last output to the gates
+            (8, 96),  # the cell to the output
+            (96, 24),  # the output to the tokens
+        ]
+        places = 3 * 3  # sentences, each of two words and an end
+        self.assertEqual(
+            counted, [places * one * other for one, other in sizes for _ in range(3)]
+        )
+
     def test_ratios_are_of_rounds_that_followed_one_another(self):
         found = pd.DataFrame(
             {

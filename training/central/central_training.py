@@ -180,8 +180,7 @@ class CentralTraining(algorithm.Algorithm[CentralState, CentralState]):
             "begins_with": checkpoints.digest(self._first).hex(),
             "num_steps": self._num_steps,
             "steps_per_round": self._steps_per_round,
-            "onednn": startup.onednn_is_used(),
-            **self._network.arithmetic(),
+            "arithmetic": startup.arithmetic() | self._network.arithmetic(),
             **({} if self._average is None else self._average.describe()),
         }
 

@@ -31,7 +31,7 @@ _LARGEST_FACTOR_BITS = 5
 # Coordinates are cut to multiples of 2^-16, which no sum shows. These are rounded at
 # random to integers, with exactly the right mean.
 _FRACTION_BITS = 16
-# Up to this a float32 is as right, and the multiples fit into 31 bits.
+# Up to this ratio float32 is accurate enough, and the multiples fit into 31 bits.
 _LARGEST_FLOAT32_RATIO = 64.0
 # By byte: the signs that its bits stand for, the lowest bit first.
 _SIGNS = 1.0 - 2.0 * np.unpackbits(
@@ -177,7 +177,10 @@ class RotatedSums:
             del integers, square
             # Another seed for every client and try of a round.
             own = seed + tf.stack([tf.cast(place, tf.int32), number])
-            drawn = tf.random.stateless_uniform([size // 2], own, None, None, tf.int32)
+            drawn = tf.random.stateless_uniform(
+                *([size // 2], own, None, None, tf.int32),
+                alg="philox",  # on each device
+            )
             drawn = tf.reshape(tf.bitcast(drawn, tf.uint16), [size])
             integers = tf.bitwise.right_shift(
                 multiples + tf.cast(drawn, self._integer), _FRACTION_BITS

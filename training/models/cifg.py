@@ -99,7 +99,7 @@ def scores(weights: Weights, places: Places) -> tf.Tensor:
 def _product(
     one: tf.Tensor, other: tf.Tensor, factors: tf.DType, **transposed: bool
 ) -> tf.Tensor:
-    """Returns a product of matrices whose numbers are rounded to a type: float32."""
+    """Returns a product; factors and result are rounded to a type: float32."""
     found = tf.matmul(tf.cast(one, factors), tf.cast(other, factors), **transposed)
     return tf.cast(found, tf.float32)
 
@@ -112,8 +112,8 @@ def gradients(
     Args:
         weights: The weights of the model.
         places: The places of a batch, at least one.
-        factors: Type of the factors of the three products with the output embedding,
-            which most of the time is for.
+        factors: Type of factors and results of the three products with the output
+            embedding, which most of the time is for.
 
     Returns:
         float32, of the shapes of the weights.

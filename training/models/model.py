@@ -54,8 +54,8 @@ class LanguageModel:
             token. It must not use later positions.
         over_places: The same without padding; None to use TensorFlow's gradient of
             `logits`.
-        precision: Type of the factors of products with the output embedding, in
-            training.
+        precision: Type of factors and results of products with the output embedding,
+            in training.
     """
 
     num_tokens: int

@@ -64,9 +64,9 @@ class ModelOptions:
     )
     precision: str = option(
         "float32",
-        "Factors of the products with the CIFG-LSTM's output embedding, in training. "
-        "bfloat16, with --onednn, takes less time on processors with AMX, and rounds "
-        "to 8 bits.",
+        "Numbers of the products with the CIFG-LSTM's output embedding, in training. "
+        "bfloat16 rounds factors and results to 8 bits; only with --onednn, on a "
+        "processor with AMX, is it meant to take less time.",
         choices=("float32", "bfloat16"),
     )
     num_units: int = option(

@@ -27,9 +27,10 @@ MAY_KNOW_HELD_OUT = (
 )
 
 _SECOND_RELEASE = (
-    "The same run again on hardware that rounds sums differently: another kind of "
-    "processor, or another value of --onednn. The same noise key then draws other "
-    "noise for the same data: a second release, with the same cost again."
+    "The same run again where sums are rounded differently: on another kind of "
+    "processor, or with another --onednn, --precision, --runtime, --device or --xla. "
+    "The same noise key then draws other noise for the same data: a second release, "
+    "with the same cost again."
 )
 
 

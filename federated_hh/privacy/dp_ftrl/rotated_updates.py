@@ -80,9 +80,9 @@ class RotatedUpdate(model_updates.Update):
 
     @property
     def dimension(self) -> int:
-        """The padded size of updates: the next multiple of 4 of at most 3 bits.
+        """The padded size of updates, for which a Hadamard matrix is known.
 
-        That is 4, 5, 6 or 7 times a power of two, for which a Hadamard matrix is known.
+        The least of 4, 5, 6 and 7 times a power of two that is not below their size.
         """
         return _padded(self.num_values)
 

@@ -292,6 +292,7 @@ def sizes_that_matter(
 
     Returns:
         The sizes that are left, the largest p first; at least one where any is given.
+        Up to float rounding of p.
     """
     found = []
     for s in set(domain_sizes):
@@ -300,7 +301,9 @@ def sizes_that_matter(
         found.append((alone, fractions.Fraction(d - 1, s - d), s))
     left: list[int] = []
     largest = fractions.Fraction(-1)
-    for _, both, s in sorted(found, reverse=True):
+    # Floats of p tie where epsilon_0 is large; of two sizes the smaller one has more.
+    found.sort(key=lambda size: (size[0], size[1], -size[2]), reverse=True)
+    for _, both, s in found:
         if both > largest:
             left.append(s)
             largest = both

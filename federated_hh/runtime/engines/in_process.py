@@ -67,6 +67,9 @@ class Context(tff.framework.SyncContext):
         check_device(device)
         # GPUs would multiply float32 with 10 bits, and count that as the same.
         tf.config.experimental.enable_tensor_float_32_execution(False)
+        if tf.config.list_physical_devices("GPU"):
+            # Some of their kernels would add floats in another order in each run.
+            tf.config.experimental.enable_op_determinism()
         self._device = device
         self._threads = threads
         self._is_compiled = is_compiled

@@ -227,6 +227,9 @@ def _rename_functions(graph: tf.compat.v1.GraphDef) -> None:
     new = {f.signature.name: f"{f.signature.name}_{number}" for f in functions}
     for function in functions:
         function.signature.name = new[function.signature.name]
+    for gradient in graph.library.gradient:
+        gradient.function_name = new[gradient.function_name]
+        gradient.gradient_func = new[gradient.gradient_func]
     for node in itertools.chain(graph.node, *(f.node_def for f in functions)):
         node.op = new.get(node.op, node.op)
         for value in node.attr.values():

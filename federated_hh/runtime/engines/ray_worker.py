@@ -35,6 +35,7 @@ class Terms:
         files: The files of each directory of columns, the size and SHA-256 of each
             file.
         settings: Environment settings on which TensorFlow's arithmetic depends.
+        processor: Kind of processor, where that arithmetic depends on it; else empty.
         runtime: Runtime that executes slices.
         max_concurrent_calls: Limit, as in `runtime.computing`.
         answer_timeout: Seconds after which a TFF worker that is silent is ended.
@@ -45,6 +46,7 @@ class Terms:
     packages: Mapping[str, str]
     files: Mapping[str, Mapping[str, Mapping[str, Any]]]
     settings: Mapping[str, str]
+    processor: str
     runtime: engine_options.RuntimeOptions
     max_concurrent_calls: int
     answer_timeout: float
@@ -61,6 +63,7 @@ class Terms:
             packages=_packages(),
             files=verified_files.columns_in_use(),
             settings={k: environment[k] for k in _SETTINGS if k in environment},
+            processor=startup.processor() if startup.depends_on_processor() else "",
             runtime=engine_options.chosen().runtime,
             max_concurrent_calls=max_concurrent_calls,
             answer_timeout=answer_timeout,
@@ -214,6 +217,12 @@ def _check(terms: Terms) -> None:
         raise ValueError(
             f"this project's code has the digest {_code()}; it has to be "
             f"{terms.code}, as on the program's machine; install the same version"
+        )
+    if terms.processor and terms.processor != startup.processor():
+        raise ValueError(
+            f"the processor is {startup.processor()}; it has to be {terms.processor}, "
+            "as on the program's machine, because oneDNN and XLA compute by it; use "
+            "machines of one kind, or --noonednn without --xla"
         )
     for directory, files in terms.files.items():
         verified_files.verify(

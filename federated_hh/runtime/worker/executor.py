@@ -40,8 +40,8 @@ def write(message: executor_pb2.Value, value: Any, kind: tff.Type | None) -> tff
     """Writes a value into its place in a message.
 
     Args:
-        message: The place, empty; what `value_serialization.serialize_value` would
-            return is in it then.
+        message: Empty message; receives what `value_serialization.serialize_value`
+            would return.
         value: A computation, array, number or text, or a container of values.
         kind: Its type; None for a computation's own.
 
@@ -62,7 +62,10 @@ def write(message: executor_pb2.Value, value: Any, kind: tff.Type | None) -> tff
             ):
                 write(message.struct.element.add(name=name).value, of, part)
         case tff.FederatedType():
-            for member in [value] if kind.all_equal else value:
+            members = [value] if kind.all_equal else value
+            if not isinstance(members, list):
+                raise TypeError(f"a value at the clients is {type(value)}, not a list")
+            for member in members:
                 write(message.federated.value.add(), member, kind.member)
             serialized = type_serialization.serialize_type(kind).federated
             message.federated.type.CopyFrom(serialized)

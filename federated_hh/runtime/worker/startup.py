@@ -119,7 +119,7 @@ def onednn_is_faster() -> bool:
     Full batches took 0.76 of the time on a processor with AMX, and 0.87 to 1.0 on two
     without it, on one of which short batches took 1.25 (docs/training_cost.md).
     """
-    return "amx_tile" in _processor().split()
+    return "amx_tile" in processor().split()
 
 
 def onednn_is_used() -> bool:
@@ -160,31 +160,48 @@ def prepare_in_process() -> None:
 def arithmetic() -> dict[str, bool | str]:
     """Returns the settings that decide the last bits of float sums.
 
-    oneDNN chooses its kernels by the processor and its own environment variables.
+    oneDNN and XLA choose by the processor and their own environment variables.
     """
     threads = worker_environment()[_THREADS]
     found: dict[str, bool | str] = {
         "onednn": onednn_is_used(),
         "threads of an operation": threads,
     }
-    if onednn_is_used():
-        found["processor"] = _processor()
+    chosen = engine_options.chosen().runtime
+    if depends_on_processor():
+        found["processor"] = processor()
         found |= {
             name: value
             for name, value in sorted(os.environ.items())
-            if name.startswith(("ONEDNN_", "DNNL_"))
+            if name.startswith(("ONEDNN_", "DNNL_", "XLA_FLAGS", "TF_XLA_FLAGS"))
         }
-    chosen = engine_options.chosen().runtime
     if chosen.runtime is not engine_options.Runtime.WORKER:
         found["runtime"] = chosen.runtime.value
         found["device"] = chosen.device or "TensorFlow's choice"
+        found["devices"] = _devices()
         if chosen.xla:
             found["xla"] = True
     return found
 
 
+def depends_on_processor() -> bool:
+    """Returns whether the last bits of float sums depend on the kind of processor."""
+    return onednn_is_used() or engine_options.chosen().runtime.xla
+
+
+def _devices() -> str:
+    """Returns the kinds of devices that TensorFlow, imported by now, has here."""
+    import tensorflow as tf
+
+    found = []
+    for device in tf.config.list_physical_devices():
+        details = tf.config.experimental.get_device_details(device)
+        found.append(f"{device.device_type} {details.get('device_name', '')}".strip())
+    return ", ".join(found)
+
+
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """Returns the processor's model and instruction sets."""
     try:
         lines = _PROCESSORS.read_text().partition("\n\n")[0].splitlines()

@@ -166,6 +166,26 @@ class BlanketTest(parameterized.TestCase):
         self.assertGreater(several, 20)
         self.assertEqual(blanket.sizes_that_matter(4.0, [57, 28, 28, 900]), (28, 57))
 
+    def test_the_bound_of_all_sizes_is_that_of_those_left(self):
+        generator = np.random.default_rng(5)
+        compared = 0
+        for _ in range(12):
+            local = float(generator.uniform(0.5, 10))
+            n = int(10 ** generator.uniform(2, 4))
+            sizes = generator.integers(2, 3000, 6).tolist()
+            matter = blanket.sizes_that_matter(local, sizes)
+            for epsilon in local * generator.uniform(0, 0.3, 4):
+                delta = {
+                    s: blanket.subset_selection(local, s, n).delta(epsilon)
+                    for s in sizes
+                }
+                largest = max(delta.values())
+                if largest > 1e-12:
+                    compared += 1
+                    left = max(delta[s] for s in matter)
+                    self.assertLessEqual(largest, left * (1 + 1e-9))
+        self.assertGreater(compared, 10)
+
     def test_subset_size_where_float64_is_on_the_wrong_side(self):
         # The float64 nearest to ln 2 is below it: 10,101 / (e^epsilon + 1) is above
         # 3,367, by less than float64 can see. Of ln 3, it is above.

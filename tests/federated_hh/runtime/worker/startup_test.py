@@ -61,14 +61,14 @@ class OneDnnTest(absltest.TestCase):
 
     def test_the_default_follows_the_processor(self):
         processors = pathlib.Path(self.create_tempfile().full_path)
-        self.addCleanup(startup._processor.cache_clear)
+        self.addCleanup(startup.processor.cache_clear)
         for features, expected in (
             ("avx512f amx_bf16 amx_tile", True),
             ("avx512f avx512_bf16", False),
         ):
             processors.write_text(f"model name\t: X\nflags\t\t: {features}\n\nflags: ")
             os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
-            startup._processor.cache_clear()
+            startup.processor.cache_clear()
             with mock.patch.object(startup, "_PROCESSORS", processors):
                 startup.silence_tensorflow()
             self.assertEqual(startup.onednn_is_used(), expected)
