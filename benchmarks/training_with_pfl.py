@@ -7,6 +7,7 @@ pfl and torch are no dependencies of this project, and imported where they are u
 
 import importlib.metadata
 import importlib.util
+import multiprocessing
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -132,6 +133,8 @@ def rounds(
     # OpenMP's threads that wait would else take processor time, several times that of
     # the work where the machine has other work too; read when torch is first imported.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # pfl takes a process of another name for one that only loads its data.
+    multiprocessing.current_process().name = "MainProcess"
     import torch
     from pfl import algorithm, hyperparam
     from pfl.aggregate import simulate
