@@ -58,9 +58,9 @@ class ModelOptions:
     )
     onednn: bool | None = option(
         None,
-        "Let TensorFlow use oneDNN's kernels; by default on processors with AMX, where "
-        "full batches take less time. The last bits of sums then depend on the "
-        "processor: on another one a private run does not go on.",
+        "Let TensorFlow use oneDNN's kernels; by default on processors with bfloat16 "
+        "(avx512_bf16), where training takes less time. The last bits of sums then "
+        "depend on the processor: on another one a private run does not go on.",
     )
     precision: str = option(
         "float32",

@@ -116,10 +116,10 @@ def use_onednn(wanted: bool | None) -> None:
 def onednn_is_faster() -> bool:
     """Returns whether this processor is of a kind on which oneDNN's kernels are faster.
 
-    Full batches took 0.76 of the time on a processor with AMX, and 0.87 to 1.0 on two
-    without it, on one of which short batches took 1.25 (docs/training_cost.md).
+    Processors that multiply bfloat16: there training took 0.76 of the time (AMX too)
+    and 0.77 to 0.93 (docs/training_cost.md); on an older one 1.0 to 1.25.
     """
-    return "amx_tile" in processor().split()
+    return "avx512_bf16" in processor().split()
 
 
 def onednn_is_used() -> bool:

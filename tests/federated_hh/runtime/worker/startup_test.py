@@ -63,8 +63,8 @@ class OneDnnTest(absltest.TestCase):
         processors = pathlib.Path(self.create_tempfile().full_path)
         self.addCleanup(startup.processor.cache_clear)
         for features, expected in (
-            ("avx512f amx_bf16 amx_tile", True),
-            ("avx512f avx512_bf16", False),
+            ("avx512f avx512_bf16 amx_tile", True),
+            ("avx512f avx512_vnni", False),
         ):
             processors.write_text(f"model name\t: X\nflags\t\t: {features}\n\nflags: ")
             os.environ.pop("TF_ENABLE_ONEDNN_OPTS", None)
