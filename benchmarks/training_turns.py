@@ -46,7 +46,7 @@ def in_a_process(
 class _Process:
     """A process that trains the clients of a workload in one way, when it is told."""
 
-    # In the process: what trains, and what ends with it.
+    # Set in the started process alone.
     _train: Callable[[], object]
     _context: contextlib.AbstractContextManager[Callable[[], object]]
 

@@ -332,7 +332,7 @@ class FederatedRounds:
                 tf.ensure_shape(-self.training.learning_rate * gradient, weight.shape)
                 for gradient, weight in zip(gradients, weights, strict=True)
             ]
-            # Nobody computes a gradient at the weights that the last step leads to.
+            # The last step's weights are not needed: no gradient follows.
             weights = tf.cond(
                 number + 1 < num_steps,
                 lambda: update_sums.sum_of(weights, moved),

@@ -57,10 +57,11 @@ def write(message: executor_pb2.Value, value: Any, kind: tff.Type | None) -> tff
             if len(parts) != len(kind):
                 raise TypeError(f"a value of {len(parts)} parts is not of type {kind}")
             message.struct.SetInParent()
-            for (name, part), of in zip(
+            for (name, kind_of_part), part in zip(
                 structure.iter_elements(kind), parts, strict=True
             ):
-                write(message.struct.element.add(name=name).value, of, part)
+                place = message.struct.element.add(name=name).value
+                write(place, part, kind_of_part)
         case tff.FederatedType():
             members = [value] if kind.all_equal else value
             if not isinstance(members, list):
