@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from importlib import metadata
 
 from absl.testing import absltest
@@ -238,11 +239,12 @@ class SizesTest(absltest.TestCase):
         stamp = pathlib.Path(sys.prefix) / f"{name}.sha256"
         if not stamp.exists() or stamp.read_text() != setup_environment.lock_hash(lock):
             self.skipTest(f"{sys.prefix} was not made from {name}")
+        site_packages = [sysconfig.get_path("purelib")]
         alone, on_disk = 0, 0
         for package in re.findall(r"^([\w.-]+)==", lock.read_text(), re.M):
-            for file in map(
-                str, map(metadata.PackagePath.locate, metadata.files(package))
-            ):
+            # Ray puts packages of its own, such as another psutil, before these.
+            (found,) = metadata.distributions(name=package, path=site_packages)
+            for file in map(str, map(metadata.PackagePath.locate, found.files)):
                 if setup_environment.LEFT_OUT in file:
                     self.assertFalse(os.path.exists(file), file)
                     continue
