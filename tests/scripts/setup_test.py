@@ -158,6 +158,13 @@ class SetUpTest(absltest.TestCase):
             self.assertIn("1 of 1: 0 packages of requirements-dev.txt", errors)
             # What was left of the first attempt would otherwise count as installed.
             self.assertIn("--force-reinstall", calls.read_text().splitlines()[-1])
+        with self.subTest("what programs import is compiled, though Python may not"):
+            (packages,) = (self.root / ".venv").glob("lib/python*/site-packages")
+            (packages / "wordfreq.py").write_text("")
+            self.stamp(self.second).unlink()
+            self.environment["PYTHONDONTWRITEBYTECODE"] = "1"
+            self.start().communicate()
+            self.assertLen([*packages.glob("__pycache__/wordfreq.*.pyc")], 1)
 
     def test_an_environment_of_the_users_own_is_left_alone(self):
         (self.root / ".venv").mkdir()
