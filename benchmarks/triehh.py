@@ -3,12 +3,13 @@
     scripts/run benchmarks.triehh
 
 Prepares a synthetic population, runs all rounds, and then gives the same first rounds
-to three alternatives in the same process:
+to four alternatives in the same process:
 
 * one TFF client a device that carries its words as a `tf.data.Dataset` of strings,
   and the learned prefixes as strings, as TFF's research code does it;
 * the project's client computation, but one device a block;
-* a loop in plain Python without TFF.
+* a loop in plain Python without TFF;
+* whole arrays in NumPy, with a draw of the cohort by NumPy's generator.
 
 The first two get a part of the cohort (--devices), as a whole one takes minutes;
 devices a second are compared. Peak memory is that of this process and the worker.
@@ -30,6 +31,7 @@ _WAYS = {
     "single": "one device a block",
     "dataset": "one TFF client a device, with a dataset",
     "plain": "plain Python, no TFF",
+    "numpy": "NumPy, no TFF",
 }
 
 
@@ -96,6 +98,35 @@ def plain_python_round(words, prefixes, level, end):
     return votes
 
 
+def numpy_round(favorites, codes, prefixes, num_symbols: int, cohort):
+    """Returns the votes of a round, counted in NumPy: int64 [prefixes * num_symbols].
+
+    Args:
+        favorites: Each client's word, as a row of `codes` or -1: int [clients].
+        codes: Each word's symbols, with the end symbol; padding is larger: int
+            [words, length].
+        prefixes: The prefixes to extend: int [prefixes, level - 1].
+        num_symbols: Symbols of the alphabet.
+        cohort: The clients asked. As many are drawn besides, for the time it takes.
+    """
+    import numpy as np
+
+    np.random.default_rng().choice(len(favorites), len(cohort), replace=False)
+    count, depth = prefixes.shape
+    words = favorites[cohort]
+    symbols = codes[words[words >= 0], : depth + 1].astype(np.int64)
+    # An odd base, so that the keys of long prefixes differ modulo 2**64, too.
+    powers = np.cumprod(np.full(depth, (num_symbols + 1) | 1))
+    known = prefixes @ powers
+    order = np.argsort(known)
+    keys, last = symbols[:, :depth] @ powers, symbols[:, depth]
+    place = order[np.searchsorted(known, keys, sorter=order).clip(max=count - 1)]
+    votes = (known[place] == keys) & (last < num_symbols)
+    return np.bincount(
+        place[votes] * num_symbols + last[votes], minlength=count * num_symbols
+    )
+
+
 def measure_blocks(algorithm, by_hand):
     """Runs all rounds; returns their seconds, and of each state and cohort."""
     place, seconds, rounds = by_hand.begin(), [], []
@@ -130,12 +161,14 @@ def measure_alternatives(algorithm, rounds, devices: int) -> dict[str, float]:
     with_datasets = dataset_round(
         alphabet, max(len(state.trie.frontier()) for state, _ in rounds)
     )
+    codes = alphabet.encode(population.words, algorithm.max_rounds)
     seconds: dict[str, float] = dict.fromkeys(_WAYS, 0.0)
     seen: dict[str, int] = dict.fromkeys(_WAYS, 0)
     for state, whole in rounds:
         cohort = whole[:devices]
         words = [population.client(i)[0][0] for i in whole]
-        prefixes = [alphabet.decode(row) for row in state.trie.frontier()]
+        frontier = state.trie.frontier()
+        prefixes = [alphabet.decode(row) for row in frontier]
         level = state.round_number + 1
         datasets = [tf.data.Dataset.from_tensors(w) for w in words[:devices]]
         query = one_by_one.next_query(state)
@@ -148,16 +181,24 @@ def measure_alternatives(algorithm, rounds, devices: int) -> dict[str, float]:
             "plain": functools.partial(
                 plain_python_round, words, {*prefixes}, level, "$"
             ),
+            "numpy": functools.partial(
+                numpy_round,
+                population.favorites,
+                codes,
+                frontier.astype(np.int64),
+                alphabet.num_symbols,
+                whole,
+            ),
         }
         votes = {}
         for way, ask in asked.items():
             start = time.perf_counter()
             votes[way] = ask()
             seconds[way] += time.perf_counter() - start
-            seen[way] += len(whole if way == "plain" else cohort)
-        totals = [votes[way].sum() for way in ("dataset", "single")]
+            seen[way] += len(whole if way in ("plain", "numpy") else cohort)
+        totals = [votes[way].sum() for way in ("dataset", "single", "numpy")]
         totals.append(sum(votes["plain"].values()))
-        if not totals[0] == totals[1] <= totals[2]:
+        if not totals[0] == totals[1] <= totals[2] == totals[3]:
             raise RuntimeError(f"the alternatives do not agree: {totals}")
     return {way: seen[way] / seconds[way] for way in _WAYS}
 

@@ -108,10 +108,7 @@ class SetUnionOptions:
         """
         from federated_hh.privacy.sets import adaptive_gaussian, weighted_gaussian
 
-        kind: type[weighted_gaussian.WeightedGaussian]
-        kind = weighted_gaussian.WeightedGaussian
-        if self.weights == "adaptive":
-            kind = adaptive_gaussian.AdaptiveGaussian
+        kind = adaptive_gaussian.kind_of(self.weights)
         delta = self.delta_for(num_clients)
         shares = [self.pass_growth**number for number in range(self.num_passes)]
         try:

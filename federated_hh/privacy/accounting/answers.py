@@ -235,10 +235,7 @@ def set_union(
         )
     delta = delta or 1 / population**2
     shares = [pass_growth**number for number in range(num_passes)]
-    kind: type[weighted_gaussian.WeightedGaussian]
-    kind = weighted_gaussian.WeightedGaussian
-    if word_weights == "adaptive":
-        kind = adaptive_gaussian.AdaptiveGaussian
+    kind = adaptive_gaussian.kind_of(word_weights)
     passes = weighted_gaussian.solve(epsilon, delta, contribution_bound, shares, kind)
     rows = []
     for words in sorted({contribution_bound, 1}, reverse=True):

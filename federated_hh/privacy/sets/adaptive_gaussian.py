@@ -138,3 +138,12 @@ class AdaptiveGaussian(weighted_gaussian.WeightedGaussian):
         found = np.rint(MOST_LEVEL * (1 - np.abs(away)))
         least = np.where(away > 0, _LEAST_ABOVE, 0)
         return np.maximum(found, least).astype(np.uint8)
+
+
+def kind_of(weights: str) -> type[weighted_gaussian.WeightedGaussian]:
+    """Returns the passes of clients' weights: 'uniform' or 'adaptive'."""
+    kinds = {
+        "uniform": weighted_gaussian.WeightedGaussian,
+        "adaptive": AdaptiveGaussian,
+    }
+    return kinds[weights]
