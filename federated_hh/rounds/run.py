@@ -22,7 +22,7 @@ from federated_hh.privacy import realised
 from federated_hh.rounds import checkpoints, record, steps
 from federated_hh.rounds.algorithm import Algorithm, Query
 from federated_hh.run_directory import directory as run_directory
-from federated_hh.run_directory.files import RoundMetrics
+from federated_hh.run_directory.metrics import RoundMetrics
 from federated_hh.runtime.worker import stops
 
 S = TypeVar("S")

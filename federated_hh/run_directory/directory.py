@@ -19,10 +19,8 @@ import contextlib
 import fcntl
 import hashlib
 import json
-import math
 import os
 import pathlib
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -31,18 +29,15 @@ from typing import Any, Protocol, Self
 import pandas as pd
 from absl import logging
 
-from federated_hh.files import json_files, seal, software, tables
+from federated_hh.files import json_files, seal, software
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import files as run_files
+from federated_hh.run_directory import metrics as run_metrics
 from federated_hh.run_directory import record as run_record
-from federated_hh.run_directory.files import RoundMetrics, RunDirectoryError, RunFiles
+from federated_hh.run_directory.files import RunDirectoryError, RunFiles
+from federated_hh.run_directory.metrics import RoundMetrics
 
 _CHECKPOINT_FILE = "checkpoint.jsonl"
-# The checkpoint's rows of metrics, a line each.
-_ROWS_FILE = "checkpoint_metrics.jsonl"
-_METRICS_FILE = "metrics.csv"
-# Measured times are in files of their own, so that all others have the same bytes.
-_SECONDS, _SECONDS_FILE = "seconds", "seconds.csv"
 REPORT_FILE = seal.REPORT_FILE
 # The files that may differ between a resumed run and an uninterrupted one, as patterns:
 # they have times in them, or the path of the directory, or digests of such files.
@@ -50,18 +45,15 @@ DIFFERING_FILES = (
     run_record.RUN_FILE,
     REPORT_FILE,
     *seal.FILES,
-    f"simulator/{_SECONDS_FILE}",
+    f"simulator/{run_metrics.SECONDS_FILE}",
     "simulator/tensorboard/*",
     "simulator/population.flagfile",
 )
-_TENSORBOARD_DIR = "tensorboard"
 _SIMULATOR_DIR = "simulator"
 _SECRET_DIR = "secret"
 CHECKPOINT_FILE = f"{_SIMULATOR_DIR}/{_CHECKPOINT_FILE}"
 _HEAD = json_files.object_of({"run": json_files.TEXT, "sha256": json_files.SHA256})
-_ROW = {"type": "array", "minItems": 3, "maxItems": 3}
 _CHECKPOINT = json_files.object_of({"state": {}, "metrics": {}})
-_SAVED = json_files.object_of({"size": json_files.SIZE, "sha256": json_files.SHA256})
 _README = (
     "The simulator's knowledge: exact counts, ground truth, scores, checkpoints, the "
     "data's fingerprint. No guarantee covers it: if the data are real, do not share "
@@ -152,24 +144,7 @@ class RunDirectory:
         self.noise_key = noise_key
         self._lock = lock
         self._run = run
-        self._rows: list[tuple[int, RoundMetrics]] = []
-        # Of the rows that are on disk for a checkpoint.
-        self._num_saved = self._size = 0
-        self._sha256 = hashlib.sha256()
-        self._seconds_table = run_files.GrowingTable(
-            self.simulator, _SECONDS_FILE, _seconds_of
-        )
-        self._metrics_tables = (
-            run_files.GrowingTable(
-                self.released, _METRICS_FILE, lambda metrics: metrics.released
-            ),
-            run_files.GrowingTable(
-                self.simulator,
-                _METRICS_FILE,
-                lambda metrics: _without_seconds(metrics.combined()),
-            ),
-        )
-        self._events: Any = None  # TensorBoard's, made with the first row
+        self._metrics = run_metrics.Metrics(self.released, self.simulator)
 
     @staticmethod
     def check_free(path: str | os.PathLike[str]) -> None:
@@ -330,9 +305,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Lets others work in the directory."""
-        if self._events is not None:
-            self._events.close()
-            self._events = None
+        self._metrics.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -359,44 +332,16 @@ class RunDirectory:
         Rows are on disk before the checkpoint counts them: of a killed run, those that
         it does not count are cut off.
         """
-        metrics = self._all_metrics()
-        self._seconds_table.save(metrics)
-        rows = [
-            json.dumps([step, dict(m.released), _untimed(m.simulator)])
-            for step, m in self._rows[self._num_saved :]
-        ]
-        if rows:
-            lines = "".join(f"{row}\n" for row in rows).encode()
-            self._size = self.simulator.append(_ROWS_FILE, self._size, lines)
-            self._sha256.update(lines)
-            self._num_saved = len(self._rows)
-        saved = {"size": self._size, "sha256": self._sha256.hexdigest()}
+        saved = self._metrics.save_rows()
         body = json.dumps({"state": state, "metrics": saved})
         digest = hashlib.sha256(body.encode()).hexdigest()
         head = json.dumps({"run": self._identity(), "sha256": digest})
         self.simulator.write_text(_CHECKPOINT_FILE, f"{head}\n{body}\n")
-        for table in self._metrics_tables:
-            table.save(metrics)
-
-    def _all_metrics(self) -> list[RoundMetrics]:
-        return [metrics for _, metrics in self._rows]
+        self._metrics.save_tables()
 
     def _identity(self, *, with_start: bool = False) -> str:
         identity = run_record.identity(self._run, with_start=with_start)
         return identity + self._run.get("part", "")
-
-    def _measured_seconds(self) -> dict[int, float]:
-        """Returns the measured seconds of rows, by the row's number."""
-        file = self.simulator.path / _SECONDS_FILE
-        try:
-            return dict(enumerate(map(float, tables.read(file)[_SECONDS])))
-        except (KeyError, OSError, TypeError, ValueError) as error:
-            logging.warning(
-                "%s cannot be read (%s): the seconds of earlier rounds are unknown.",
-                file,
-                error,
-            )
-            return {}
 
     def load_checkpoint(self) -> Any | None:
         """Returns the last checkpoint's state, or None; takes its metrics over.
@@ -404,7 +349,7 @@ class RunDirectory:
         Raises:
             RunDirectoryError: If the checkpoint is damaged, or of another run.
         """
-        shutil.rmtree(self.simulator.path / _TENSORBOARD_DIR, ignore_errors=True)
+        self._metrics.forget_events()
         file = self.path / CHECKPOINT_FILE
         if not file.exists():
             return None
@@ -414,45 +359,8 @@ class RunDirectory:
                 f"{file} belongs to a run with other flags, data or noise key than "
                 f"{run_record.RUN_FILE}; restore the original file, or begin a new run"
             )
-        # TensorBoard may know of a round that the checkpoint does not, or not of its
-        # last one.
-        rows = self._saved_rows(file, checkpoint["metrics"])
-        is_timed = any(row[2].get(_SECONDS, 0) is None for row in rows)
-        seconds = self._measured_seconds() if is_timed else {}
-        for number, (step, released, simulator) in enumerate(rows):
-            if simulator.get(_SECONDS, 0) is None:
-                simulator[_SECONDS] = seconds.get(number, math.nan)
-            self.add_metrics(step, RoundMetrics(released, simulator))
-        self._num_saved = len(rows)
+        self._metrics.load(file, checkpoint["metrics"])
         return checkpoint["state"]
-
-    def _saved_rows(self, file: pathlib.Path, saved: Any) -> list[Any]:
-        """Returns a checkpoint's rows of metrics; cuts off what came after them.
-
-        Args:
-            file: The checkpoint's file.
-            saved: Its `metrics`: the size of the rows, and their SHA-256.
-        """
-        try:
-            json_files.check(saved, _SAVED)
-        except json_files.JsonError as error:
-            raise RunDirectoryError(
-                f"{file} is of another version: {error}. Begin a new run"
-            ) from error
-        if not saved["size"]:
-            return []
-        path = self.simulator.path / _ROWS_FILE
-        contents = run_files.read_bytes(path)[: saved["size"]]
-        self._sha256 = hashlib.sha256(contents)
-        if self._sha256.hexdigest() != saved["sha256"]:
-            raise RunDirectoryError(
-                f"{path} is damaged: its SHA-256 is not the recorded one. Restore it, "
-                "or begin a new run"
-            )
-        self._size = self.simulator.append(_ROWS_FILE, len(contents), b"")
-        return [
-            run_files.parse_json(path, line, _ROW) for line in contents.splitlines()
-        ]
 
     def add_metrics(self, step: int, metrics: RoundMetrics) -> None:
         """Adds a row to the metrics: to TensorBoard now, to the CSV files when saved.
@@ -465,19 +373,15 @@ class RunDirectory:
         Raises:
             RunDirectoryError: If TensorBoard's file cannot be written.
         """
-        if self._events is None:
-            path = self.simulator.path / _TENSORBOARD_DIR
-            self._events = run_files.EventFiles(path)
-        self._events.add(step, metrics)
-        self._rows.append((step, metrics))
+        self._metrics.add(step, metrics)
 
     def metrics(self) -> pd.DataFrame:
         """Returns all metrics so far, a row a step: the simulator's view."""
-        return pd.DataFrame([m.combined() for _, m in self._rows])
+        return pd.DataFrame([m.combined() for m in self._metrics.all()])
 
     def released_metrics(self) -> pd.DataFrame:
         """Returns the metrics so far that the guarantee covers, a row a step."""
-        return pd.DataFrame([dict(m.released) for _, m in self._rows])
+        return pd.DataFrame([dict(m.released) for m in self._metrics.all()])
 
     def write_statement(self, statement: Statement, stem: str = "privacy") -> None:
         """Writes a privacy statement as `<stem>.json` and `<stem>.md`."""
@@ -497,9 +401,7 @@ class RunDirectory:
 
     def complete(self) -> None:
         """Seals the run and marks it as complete; the last thing a run does."""
-        # A kill may have come after the checkpoint.
-        for table in (self._seconds_table, *self._metrics_tables):
-            table.write_whole(self._all_metrics())
+        self._metrics.write_whole()
         statement = self.path / run_record.STATEMENT_FILE
         if statement.exists():
             digest = hashlib.sha256(run_files.read_bytes(statement)).hexdigest()
@@ -539,23 +441,6 @@ def read_checkpoint(file: str | os.PathLike[str]) -> tuple[str, dict[str, Any]]:
             "begin a new run"
         )
     return envelope["run"], run_files.parse_json(file, body, _CHECKPOINT)
-
-
-def _untimed(metrics: Mapping[str, int | float]) -> dict[str, int | float | None]:
-    """Returns metrics without the measured seconds, which keep their place."""
-    return {n: None if n == _SECONDS else value for n, value in metrics.items()}
-
-
-def _without_seconds(metrics: Mapping[str, int | float]) -> dict[str, int | float]:
-    return {name: value for name, value in metrics.items() if name != _SECONDS}
-
-
-def _seconds_of(metrics: RoundMetrics) -> dict[str, int | float]:
-    """Returns a row of measured times; empty without one."""
-    found = metrics.combined()
-    if _SECONDS not in found:
-        return {}
-    return {n: found[n] for n in ("repeat", "round", _SECONDS) if n in found}
 
 
 def _warn_of_other_versions(run: run_record.Run) -> None:

@@ -1,6 +1,5 @@
 """Files that a run writes: each under its name only when it is whole."""
 
-import collections
 import contextlib
 import dataclasses
 import io
@@ -8,15 +7,12 @@ import json
 import os
 import pathlib
 import tempfile
-import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import pandas as pd
 
 from federated_hh.files import atomic_files, json_files, plain_files, seal, tables
-
-_POINT = ("repeat", "round")  # coordinates of a point, which have no curves
 
 
 class RunDirectoryError(RuntimeError):
@@ -201,145 +197,3 @@ def parse_json(
         raise RunDirectoryError(
             f"{path} is damaged: {error}. Restore it, or begin a new run"
         ) from error
-
-
-@dataclasses.dataclass(frozen=True)
-class RoundMetrics:
-    """The metrics of a round, in two parts that are kept apart.
-
-    Attributes:
-        released: Metrics that the run's guarantee covers, or that are public anyway,
-            by name; read-only.
-        simulator: The simulator's knowledge, such as exact sums before noise or
-            thresholds, and measured times, by name; read-only. No guarantee covers it.
-
-    Raises:
-        ValueError: A name is in both parts.
-    """
-
-    released: Mapping[str, int | float]
-    simulator: Mapping[str, int | float]
-
-    def __post_init__(self):
-        for name in self.released:
-            if name in self.simulator:
-                raise ValueError(
-                    f"metric {name!r} is in both the released and the simulator's "
-                    "part; rename one"
-                )
-        for part in ("released", "simulator"):
-            copy = types.MappingProxyType(dict(getattr(self, part)))
-            object.__setattr__(self, part, copy)
-
-    def combined(self) -> collections.OrderedDict[str, int | float]:
-        """Returns all metrics by name, the released ones first."""
-        return collections.OrderedDict(**self.released, **self.simulator)
-
-
-class GrowingTable:
-    """A CSV file of rounds' metrics that grows by a row a round.
-
-    If a column has whole numbers and others, or none, a whole number may be written
-    without a decimal point until `write_whole`.
-    """
-
-    def __init__(
-        self,
-        folder: RunFiles,
-        name: str,
-        row_of: Callable[[RoundMetrics], Mapping[str, int | float]],
-    ):
-        """Stores the file's place, and the row of a round's metrics."""
-        self._folder = folder
-        self._name = name
-        self._row_of = row_of
-        self._columns: list[str] = []
-        self._count = self._size = 0
-
-    def save(self, metrics: Sequence[RoundMetrics]) -> None:
-        """Appends the rows that are not on file; the first time writes all.
-
-        Args:
-            metrics: The metrics of all rounds so far.
-
-        Raises:
-            RunDirectoryError: If the file cannot be written.
-        """
-        if self._count == len(metrics):
-            return
-        table = self._table(metrics[self._count :])
-        if not self._columns or set(table) - set(self._columns):
-            self.write_whole(metrics)
-            return
-        table = table.reindex(columns=self._columns)
-        lines = tables.write(table).partition("\n")[2].encode()
-        self._size = self._folder.append(self._name, self._size, lines)
-        self._count = len(metrics)
-
-    def write_whole(self, metrics: Sequence[RoundMetrics]) -> None:
-        """Writes all rows, if there is something in them; see `save`."""
-        table = self._table(metrics)
-        self._columns, self._count = list(table), len(metrics)
-        if self._columns:
-            text = tables.write(table).encode()
-            self._folder.write_bytes(self._name, text)
-            self._size = len(text)
-
-    def _table(self, metrics: Sequence[RoundMetrics]) -> pd.DataFrame:
-        return pd.DataFrame([dict(self._row_of(each)) for each in metrics])
-
-
-class EventFiles:
-    """Writes the files that TensorBoard reads; `close` it when done.
-
-    Each repeat has its own folder, and so its own curve. All have the same tags,
-    `released/<name>` and `simulator/<name>`; TensorBoard draws a tag's points of all
-    folders in one chart. A point's step is its round.
-
-    Args:
-        path: The folder to give to TensorBoard, created with the first point.
-    """
-
-    def __init__(self, path: pathlib.Path):
-        self._path = path
-        self._repeat = -1  # that the writer is of
-        self._writer: Any = None
-
-    def add(self, step: int, metrics: RoundMetrics) -> None:
-        """Writes a round's metrics, each as a point of its repeat's curve.
-
-        Args:
-            step: The round.
-            metrics: The metrics of the round; `repeat` among the released ones says
-                which curves are meant, those of repeat 0 where it is missing.
-
-        Raises:
-            RunDirectoryError: If the file cannot be written.
-        """
-        import tensorflow as tf  # here: readers of runs need none
-
-        repeat = int(metrics.released.get("repeat", 0))
-        folder = self._path / f"repeat_{repeat}"
-        parts = {"released": metrics.released, "simulator": metrics.simulator}
-        try:
-            if self._writer is None or repeat != self._repeat:
-                self.close()
-                self._writer = tf.summary.create_file_writer(str(folder))
-                self._repeat = repeat
-            with self._writer.as_default(step=step):
-                for part, values in parts.items():
-                    for name, value in values.items():
-                        if name not in _POINT:
-                            tf.summary.scalar(f"{part}/{name}", value)
-            self._writer.flush()
-        except tf.errors.OpError as error:
-            raise RunDirectoryError(
-                f"{folder} cannot be written: {error.message}. Fix this and continue "
-                "with --resume"
-            ) from error
-
-    def close(self) -> None:
-        """Closes the file."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None

@@ -16,6 +16,7 @@ from federated_hh.files import software, tables
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import directory as run_directory
 from federated_hh.run_directory import files
+from federated_hh.run_directory import metrics as run_metrics
 from federated_hh.run_directory import record as run_record
 from tests import ROOT
 
@@ -24,7 +25,7 @@ _KEY = noise_keys.NoiseKey(2**127 + 5, is_secret=True)
 
 
 def _row(votes):
-    return files.RoundMetrics({"votes": votes}, {"exact": votes + 0.5})
+    return run_metrics.RoundMetrics({"votes": votes}, {"exact": votes + 0.5})
 
 
 def _create(path, program="p", facts=_FACTS):
@@ -390,11 +391,11 @@ class RunDirectoryTest(parameterized.TestCase):
     def test_checkpoint_of_an_older_version(self):
         """It has the start time in its identity, and the seconds in its rows."""
         with _create(self.path) as run:
-            run.add_metrics(1, files.RoundMetrics({"round": 1}, {"seconds": 0.5}))
+            run.add_metrics(1, run_metrics.RoundMetrics({"round": 1}, {"seconds": 0.5}))
             dated = run._identity(with_start=True)
             with (
                 mock.patch.object(run, "_identity", return_value=dated),
-                mock.patch.object(run_directory, "_untimed", dict),
+                mock.patch.object(run_metrics, "_untimed", dict),
             ):
                 run.save_checkpoint({"level": 1})
             self.assertNotEqual(run._identity(), dated)
@@ -409,7 +410,9 @@ class RunDirectoryTest(parameterized.TestCase):
     def test_seconds_that_are_lost_are_unknown(self, damaged):
         file = pathlib.Path(self.path, "simulator", "seconds.csv")
         with _create(self.path) as run:
-            run.add_metrics(1, files.RoundMetrics({"round": 1}, {"seconds": 0.25}))
+            run.add_metrics(
+                1, run_metrics.RoundMetrics({"round": 1}, {"seconds": 0.25})
+            )
             run.save_checkpoint({"level": 1})
         self.assertEqual(tables.read(file)["seconds"].tolist(), [0.25])
         with _resume(self.path) as run:

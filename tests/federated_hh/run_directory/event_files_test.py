@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing import event_multiplexer
 
 from federated_hh.randomness import noise_keys
 from federated_hh.run_directory import directory as run_directory
-from federated_hh.run_directory import files
+from federated_hh.run_directory import metrics as run_metrics
 
 _KEY = noise_keys.NoiseKey(2**127 + 5, is_secret=True)
 _REPEATS, _ROUNDS = 3, 4
@@ -20,7 +20,7 @@ def _value(repeat, number):
 
 
 def _metrics(repeat, number):
-    return files.RoundMetrics(
+    return run_metrics.RoundMetrics(
         {"repeat": repeat, "round": number, "kept": _value(repeat, number)},
         {"seconds": 0.5},
     )
@@ -98,7 +98,7 @@ class EventFilesTest(absltest.TestCase):
 
     def test_a_file_that_cannot_be_written_is_named(self):
         error = tf.errors.ResourceExhaustedError(None, None, "no space left")
-        events = files.EventFiles(self.path)
+        events = run_metrics.EventFiles(self.path)
         with (
             mock.patch.object(tf.summary, "create_file_writer", side_effect=error),
             self.assertRaisesRegex(
