@@ -40,17 +40,19 @@ if backend == "xla":
     tf.debugging.set_log_device_placement(True)
     engine_options.choose(engine_options.RuntimeOptions(
         engine_options.Runtime.IN_PROCESS, "/CPU:1", xla=True))
-words = population.prepare(
-    population.PopulationOptions(num_clients=3000, seed=1, tokenizer="triehh"),
-    directory)
+words, generated = (
+    population.prepare_words(population.PopulationOptions(
+        num_clients=3000, seed=1, tokenizer="triehh", source=source,
+        empty_clients="keep"), directory)
+    for source in ("synthetic", "generated"))
 symbols = alphabet.Alphabet(tokenizers.get_tokenizer("triehh").alphabet)
 
-def votes(selected):
+def votes(selected, words=words):
     parameters = guarantees.TrieHHParameters(words.num_clients, 1001, 4, 5)
     plan = triehh.plan_of(parameters, selection.WordSelection(selected))
     return triehh.TrieHH(words, plan, symbols)
 
-def reports(sampling, epsilon, max_prefixes):
+def reports(sampling, epsilon, max_prefixes, words=words):
     parameters = ldp_triehh_parameters.LdpTrieHHParameters(
         cohort_size=1001, max_depth=2, max_prefixes=max_prefixes,
         contribution_bound=3, epsilon=epsilon,
@@ -75,6 +77,8 @@ finders = {
     "rows_drawn_again": reports("per_report", 3.0, 5),
     "more_draws_than_items": reports("per_report", 1.0, 20),
     "complements": reports("per_report", 0.1, 5),
+    "votes_generated": votes("by_frequency", generated),
+    "reports_generated": reports("per_report", 4.0, 20, generated),
     **{
         name: contract_cases.CASES[name].make(f"{directory}/{backend}-{name}", "a", "a")
         for name in ("opt_prefix_tree", "sfp", "set_union", "median_length")
@@ -135,7 +139,7 @@ class CompiledRoundsTest(absltest.TestCase):
         # last of the two blocks has fewer reports, and each level other candidates.
         self.assertEqual(
             collections.Counter(compiled),
-            {"votes_of_symbols": 10, "counted": 8, "_attempt": 12, "tally": 12},
+            {"votes_of_symbols": 15, "counted": 8, "_attempt": 16, "tally": 16},
         )
         # No column crosses to the device.
         for kind in ("ImmutableConst", "RaggedRange"):
