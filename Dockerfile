@@ -7,6 +7,7 @@ RUN apt-get update && apt-get install --yes --no-install-recommends git \
     && rm -rf /var/lib/apt/lists/*
 WORKDIR /federated-hh
 COPY . .
-# Makes the environment, with what the first run would compile.
-RUN ./scripts/run --version && .venv/bin/python -c "import tensorflow_federated"
+RUN ./scripts/run --version
+# Where the pods of a cluster look for ray.
+ENV PATH=/federated-hh/.venv/bin:$PATH
 CMD ["./scripts/run", "triehh", "--flagfile=configs/triehh_demo.flagfile"]
