@@ -1,6 +1,6 @@
 """Runs the parts of a study as jobs of an array: on Slurm, or on this machine.
 
-    scripts/run scripts.submit_parts --parts=8 --folder=jobs/oov -- \
+    scripts/run scripts.submit_parts --parts=8 --folder=jobs/oov -- \\
         --study=oov_table1 --scale=1
 
 Waits for the jobs, which submitit submits, and then gathers their results. A job that
