@@ -1,11 +1,11 @@
 """Runs the parts of a study as jobs of an array: on Slurm, or on this machine.
 
-    scripts/run scripts.submit_parts --parts=8 --folder=jobs/oov -- \\
-        --study=oov_table1 --scale=1
+    scripts/run scripts.submit_parts --parts=8 --folder=jobs -- --study=oov_table1
 
-Waits for the jobs, which submitit submits, and then gathers their results. A job that
-is started again, as after its machine was lost, goes on from its part's last
-checkpoint; so does the command when it is given once more.
+Flags of the study, such as --scale=1, follow its name. Waits for the jobs, which
+submitit submits, and then gathers their results. A job that is started again, as after
+its machine was lost, goes on from its part's last checkpoint; so does the command when
+it is given once more.
 """
 
 import dataclasses
