@@ -41,7 +41,10 @@ if TYPE_CHECKING:  # most runs have no masks
 # TFF costs about a millisecond a client value, and a block of devices is one.
 _LEAST_BLOCKS = 16
 # A block costs a millisecond or two: with fewer clients it would not be worth it.
-_LEAST_CLIENTS = 1 << 12
+_LEAST_CLIENTS = {
+    selection_lib.WordSelection.MOST_FREQUENT: 1 << 14,
+    selection_lib.WordSelection.BY_FREQUENCY: 1 << 12,
+}
 # A draw by frequency makes arrays of all words of a block, which are to stay in the
 # processor's cache.
 _CLIENTS_PER_BLOCK = {
@@ -273,7 +276,8 @@ class TrieHH(algorithm.Algorithm[TrieHHState, np.ndarray]):
         if blocks is None:
             blocks = math.ceil(clients / _CLIENTS_PER_BLOCK[self.word_selection])
             blocks = min(blocks, _MOST_VOTES_KEPT // num_candidates)
-            least = min(_LEAST_BLOCKS, math.ceil(clients / _LEAST_CLIENTS))
+            least = math.ceil(clients / _LEAST_CLIENTS[self.word_selection])
+            least = min(_LEAST_BLOCKS, least)
             blocks = max(blocks, least)
         return block_round.block_size_of(clients, blocks)
 
