@@ -82,7 +82,7 @@ def summarize(
     for (text, model), of in judged.groupby(["text", "model"], sort=False):
         setting = by_name.get(str(model))
         row = {"text": text, "model": model, "repeats": len(of)}
-        row["label"] = model if setting is None else setting.label
+        row["label"] = _label(str(model)) if setting is None else setting.label
         for name in _COLUMNS:
             values = of[name].to_numpy()
             row[name] = values.mean()
@@ -96,6 +96,15 @@ def summarize(
         row["z"] = of_run.get("noise multiplier z", math.nan)
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _label(baseline: str) -> str:
+    """Returns the label of n-grams, by their name.
+
+    Models of public chat differ by length, and its n-grams do not.
+    """
+    name, told, _ = baseline.partition(metric_names.of_text(steps_lib.CHAT))
+    return f"{name}{metric_names.of_text('public chat')}" if told else name
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:

@@ -231,7 +231,11 @@ def settings_of(options: Options) -> tuple[TextRun, ...]:
         lengths = options.pretraining_epochs if begins else ()
         # What follows names and labels where there are models of several lengths.
         chats = [
-            (epochs, f"_{epochs}".replace(".", "_"), f", {epochs} epochs")
+            (
+                epochs,
+                f"_{epochs}".replace(".", "_"),
+                f", {epochs} epoch{'' if float(epochs) == 1 else 's'}",
+            )
             for epochs in lengths
         ]
         if len(chats) == 1:

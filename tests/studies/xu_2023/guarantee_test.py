@@ -13,7 +13,7 @@ from federated_hh.files import tables
 from federated_hh.options import option_flags
 from federated_hh.privacy import plan as plan_lib
 from studies import study, training_runs
-from studies.xu_2023 import guarantee
+from studies.xu_2023 import guarantee, guarantee_report
 from tests import forked_programs
 from training.federated import plans
 from training.federated.options import TrainingOptions
@@ -105,6 +105,15 @@ class OptionsTest(parameterized.TestCase):
         self.assertEqual(half.begins_with, "chat_0_5")
         self.assertEqual(found["chat_0_5"].flags, ("--num_epochs=0.5",))
         self.assertEqual(both.label, "DP-FTRL, BLT, pretrained, 2 epochs")
+        judged = pd.DataFrame(
+            {"model": ["chat_2", "Kneser-Ney trigram, text of chat_2"]}
+        )
+        judged = judged.assign(text="blogs", loss=1.0, one_suggestion=0, picked_rate=0)
+        table = guarantee_report.summarize(judged, [*found.values()], {})
+        self.assertEqual(
+            table["label"].tolist(),
+            ["public chat alone, 2 epochs", "Kneser-Ney trigram, text of public chat"],
+        )
 
     def test_only_some_rows_from_the_chat(self):
         options = guarantee.Options(
