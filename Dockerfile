@@ -8,6 +8,6 @@ RUN apt-get update && apt-get install --yes --no-install-recommends git \
 WORKDIR /federated-hh
 COPY . .
 RUN ./scripts/run --version
-# Where the pods of a cluster look for ray.
+# Puts ray on the PATH of a cluster's pods.
 ENV PATH=/federated-hh/.venv/bin:$PATH
 CMD ["./scripts/run", "triehh", "--flagfile=configs/triehh_demo.flagfile"]

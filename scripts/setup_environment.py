@@ -7,7 +7,6 @@ the other. Two set-ups started at once take turns; the second finds the work don
 
 import fcntl
 import hashlib
-import os
 import pathlib
 import re
 import shutil
@@ -18,7 +17,7 @@ import time
 
 # TensorFlow's C++ headers: 7,400 files, which only the build of its extensions needs.
 LEFT_OUT = "tensorflow/include/"
-# Import what programs and tests do; those of a lock to come are not there yet.
+# Imports the modules of programs and tests; those of the second lock may be missing.
 _IMPORTS = """
 import contextlib, importlib
 for module in (
@@ -27,7 +26,7 @@ for module in (
     "pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "wordfreq",
     "pytest", "ray.autoscaler._private.monitor", "ray.dashboard.agent",
 ):
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(Exception):
         importlib.import_module(module)
 """
 _MARKER = "made-by-scripts-run"
@@ -99,10 +98,12 @@ def make_environment(environment: pathlib.Path) -> None:
         shutil.rmtree(environment)
     environment.mkdir()
     marker.write_text("Made by scripts/run; it removes and remakes this directory.\n")
+    # The Python that runs this may be the removed environment's, if that was active.
+    python = getattr(sys, "_base_executable", sys.executable)
     if uv := shutil.which("uv"):
-        make = [uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable]
+        make = [uv, "venv", "--quiet", "--allow-existing", "--python", python]
     else:
-        make = [sys.executable, "-m", "venv"]
+        make = [python, "-m", "venv"]
     subprocess.run([*make, str(environment)], check=True)
 
 
@@ -127,10 +128,11 @@ def install(environment: pathlib.Path, lock: pathlib.Path) -> None:
     for packages in environment.glob("lib/python*/site-packages"):
         shutil.rmtree(packages / LEFT_OUT, ignore_errors=True)
     say("compiling the modules that programs import")
-    # A module that cannot be imported is reported by the program that needs it.
+    # A module that cannot be imported is reported by the program that needs it. With -I
+    # Python heeds no PYTHON* variable, so it compiles.
     subprocess.run(
         [python, "-I", "-W", "ignore", "-c", _IMPORTS],
-        env={k: v for k, v in os.environ.items() if not k.startswith("PYTHON")},
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         check=False,
     )

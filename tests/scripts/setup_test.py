@@ -111,10 +111,12 @@ class SetUpTest(absltest.TestCase):
             self.assertEqual(pip[3], str(self.root / ".venv" / "bin" / "python"))
             self.assertContainsSubset(["--no-deps", "--require-hashes"], pip)
             self.assertEqual(pip[-2:], ["-r", str(self.lock)])
-        with self.subTest("a changed lock file is noticed"):
+        with self.subTest("a changed lock file is noticed, also by its own Python"):
             self.lock.write_text(_NOTHING + "# more\n")
-            _, errors = self.start().communicate()
+            active = {**self.environment, "PYTHON": f"{self.root}/.venv/bin/python"}
+            output, errors = self.start(env=active).communicate()
             self.assertIn("another lock file", errors)
+            self.assertIn(str(self.root / ".venv"), output, errors)
 
     def test_ray_slurm_and_tests_get_the_second_lock(self):
         calls = self.use_uv()
@@ -160,6 +162,7 @@ class SetUpTest(absltest.TestCase):
             self.assertIn("--force-reinstall", calls.read_text().splitlines()[-1])
         with self.subTest("what programs import is compiled, though Python may not"):
             (packages,) = (self.root / ".venv").glob("lib/python*/site-packages")
+            (packages / "jinja2.py").write_text("raise ValueError")
             (packages / "wordfreq.py").write_text("")
             self.stamp(self.second).unlink()
             self.environment["PYTHONDONTWRITEBYTECODE"] = "1"
