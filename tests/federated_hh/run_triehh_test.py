@@ -37,7 +37,7 @@ _SMALL = (
 
 # What a run of threshold and cohort size may load of this library, with a prepared
 # population.
-_MOST_MODULES, _MOST_LINES = 99, 18_900
+_MOST_MODULES, _MOST_LINES = 99, 19_100
 _NOT_LOADED = (
     "federated_hh.heavy_hitters.ldp_triehh",
     "federated_hh.heavy_hitters.sfp",

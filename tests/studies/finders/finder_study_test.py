@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import pathlib
-import tempfile
 
 import numpy as np
 import pandas as pd
@@ -39,14 +38,12 @@ def _rows(made, scratch):
     return rows
 
 
-class FinderStudyTest(parameterized.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
-        cls.scratch = pathlib.Path(folder)
+class FinderStudyTest(absltest.TestCase):
+    def setUp(self):
+        super().setUp()
+        self.scratch = pathlib.Path(self.create_tempdir().full_path)
         options = finder_study.Options(num_clients=20_000)
-        made = finder_study.prepare("finders", options, seed=1, cache=cls.scratch)
+        made = finder_study.prepare("finders", options, seed=1, cache=self.scratch)
         # Few prefixes and a large delta: twenty thousand clients find something.
         task = dataclasses.replace(
             made.tasks["synthetic"], delta=1e-3, max_prefixes=100, contribution_bound=5
@@ -56,12 +53,22 @@ class FinderStudyTest(parameterized.TestCase):
             for s in made.settings
             if s.epsilon == max(finders.EPSILONS[s.finder.trust])
         ]
-        cls.study = dataclasses.replace(
+        self.study = dataclasses.replace(
             made, tasks={"synthetic": task}, settings=settings
         )
-        cls.rows = _rows(cls.study, cls.scratch)
+        self.rows = _rows(self.study, self.scratch)
 
-    def test_each_finder_finds_words_that_clients_have(self):
+    # One test, as each process that has one of several would make all rows.
+    def test_small_runs(self):
+        self.check_each_finder_finds_words_that_clients_have()
+        with self.subTest("each group states one kind of guarantee"):
+            self.check_kinds_of_guarantee()
+        with self.subTest("a finder that can find nothing says why"):
+            self.check_a_finder_that_can_find_nothing()
+        with self.subTest("the page has a table for each trust model"):
+            self.check_page()
+
+    def check_each_finder_finds_words_that_clients_have(self):
         clients = self.study.tasks["synthetic"].clients
         words = clients.words.to_pylist()
         typed = dict.fromkeys(words, 0)
@@ -78,7 +85,7 @@ class FinderStudyTest(parameterized.TestCase):
                 self.assertGreaterEqual(row["download_bytes"], 0)
                 self.assertGreater(row["upload_bytes"], 0)
 
-    def test_each_group_states_one_kind_of_guarantee(self):
+    def check_kinds_of_guarantee(self):
         kinds = {}
         for row in self.rows:
             kind = row["unit"], row["adjacency"], row["direction"]
@@ -95,7 +102,7 @@ class FinderStudyTest(parameterized.TestCase):
             },
         )
 
-    def test_a_finder_that_can_find_nothing_says_why(self):
+    def check_a_finder_that_can_find_nothing(self):
         (setting, *_) = self.study.settings
         self.assertEqual(setting.finder.name, "set union")
         setting = dataclasses.replace(setting, epsilon=1e-5)
@@ -104,7 +111,7 @@ class FinderStudyTest(parameterized.TestCase):
         self.assertEqual((row["words"], row["coverage"]), (0, 0.0))
         self.assertIn("give a larger epsilon", row["note"])
 
-    def test_the_page_has_a_table_for_each_trust_model(self):
+    def check_page(self):
         table = pd.DataFrame(self.rows).assign(setting="x", repeat=0)
         better = dict(self.rows[0], finder="LUCKY", coverage=0.987, words_real=12_345)
         table = pd.concat([table, pd.DataFrame([better])], ignore_index=True)
@@ -115,6 +122,8 @@ class FinderStudyTest(parameterized.TestCase):
             self.assertIn(f"\nTrusted: {trust}. Guarantee: unit ", page)
         self.assertTrue(files["coverage.png"].startswith(b"\x89PNG"))
 
+
+class OptionsTest(parameterized.TestCase):
     @parameterized.parameters(
         ({"populations": ("blogs", "news")}, "populations=blogs,news: 'news' is none"),
         ({"populations": ("blogs",)}, "populations=blogs: real text needs data_dir"),
