@@ -38,6 +38,8 @@ _TWENTY = (
     *("ar", "bn", "ca", "cs", "de", "el", "es", "fa", "fi", "fr", "he", "hi", "it"),
     *("ko", "nb", "pl", "ru", "ta", "tr", "uk"),
 )
+# Training sees ids only: so one of each large list, small list and direction trains.
+_TRAINED = ("de", "hi", "ko", "he", "ru")
 _TINY = {
     "num_units": 4,
     "embedding_size": 4,
@@ -131,6 +133,11 @@ class LanguagesTest(parameterized.TestCase):
             self.scratch,
             population_options.LanguageOptions(context_words=20),
         )
+        self.assertGreater(text.num_clients, 90)
+        if code in _TRAINED:
+            self.check_training(words, text)
+
+    def check_training(self, words, text):
         training = TrainingOptions(**_TINY)
         prepared = preparation.prepare(training, words, text, 1)
         size = prepared.network.num_parameters()

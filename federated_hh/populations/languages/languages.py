@@ -137,8 +137,12 @@ def words(code: str = DEFAULT) -> Mapping[str, float]:
     all of four digits, which nobody types. Of other languages' lists, words with
     letters of another script and entries that are no word of text are left out.
     """
-    listed = frequencies(code).items()
-    chosen = {word: n for word, n in listed if not _NUMBER.search(word)}
+    return types.MappingProxyType(_words_of(code, frequencies(code)))
+
+
+def _words_of(code: str, listed: Mapping[str, float]) -> dict[str, float]:
+    """Returns those of a language's entries that `words` has."""
+    chosen = {word: n for word, n in listed.items() if not _NUMBER.search(word)}
     if code != DEFAULT:
         foreign = {
             each
@@ -151,7 +155,7 @@ def words(code: str = DEFAULT) -> Mapping[str, float]:
             for word, n in chosen.items()
             if foreign.isdisjoint(word) and cut(word) == (word,)
         }
-    return types.MappingProxyType(chosen)
+    return chosen
 
 
 def whole_words(
@@ -237,7 +241,8 @@ def seen_in(texts: Iterable[str]) -> tuple[str, float]:
     own = {code: each for code in codes() if (each := get(code)).script == script}
     total = sum(counts.values())
     for code in own:
-        listed = words(code)
+        every = frequencies(code)
+        listed = _words_of(code, {w: every[w] for w in counts if w in every})
         score = sum(n * math.log(listed.get(w, _RARE)) for w, n in counts.items())
         if score > likeliest:
             known = sum(n for word, n in counts.items() if word in listed)

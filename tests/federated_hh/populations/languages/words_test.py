@@ -132,6 +132,8 @@ class WordsTest(parameterized.TestCase):
             "a❤️ 1️⃣ 👩‍👩‍👧 👍🏽🇩🇪",
             ["a", "❤", "1⃣", "👩‍👩‍👧", "👍🏽", "🇩🇪"],
         ),
+        ({"signs": "keep"}, "\u2139é", ["\u2139", "é"]),  # a letter, and a sign
+        ({}, "\u2139é e\u0301", ["\u2139é", "é"]),
         ({}, "co\u00adop a\u200bb \u202bab\u202c", ["coop", "a", "b", "ab"]),
         ({}, "see(http://a.b/c-d) ann@x.org @bob www.x.org", ["see"]),
     )
