@@ -87,6 +87,30 @@ class OwnRandomizerTest(absltest.TestCase):
             ):
                 arguments.check_memory(_WithMatrix, 2.0, 10**6, 10**5)
 
+    def test_what_another_thread_allocates_is_no_need(self):
+        others = []
+
+        def allocating(epsilon, domain_size):
+            made = HadamardResponse(epsilon, domain_size)
+            if domain_size > 300 and len(others) < 2:  # to warm up, and measured once
+                others.append(np.zeros(100_000))
+            return made
+
+        kept = {}
+
+        def cubic(epsilon, domain_size):
+            key = epsilon, domain_size
+            kept[key] = kept.get(key, np.zeros(domain_size**3, bool))
+            return HadamardResponse(epsilon, domain_size)
+
+        with mock.patch.object(memory, "available_bytes", lambda: 2**34):
+            arguments.check_memory(allocating, 2.0, 10**4, 10**4)
+            self.assertLen(others, 2)
+            with self.assertRaisesRegex(
+                verified_files.PopulationError, "cubic for 10,000 .* power of 3.0"
+            ):
+                arguments.check_memory(cubic, 2.0, 10**4, 10**4)
+
     def test_a_tally_that_will_not_fit_is_refused_before_a_report_is_drawn(self):
         class Pairwise(HadamardResponse):
             """Compares every report with every item."""
