@@ -14,6 +14,7 @@ import sys
 
 from absl.testing import absltest
 
+import studies
 from tests import ROOT
 
 # Not by a room: beside this file are rooms of tests, of the same names.
@@ -176,6 +177,9 @@ class HouseTest(absltest.TestCase):
                 files = (ROOT / package.replace(".", "/")).glob("*.py")
                 imported = set().union(*map(_imported, files)) - {package}
                 self.assertContainsSubset(imported, _declared(package))
+        with self.subTest("studies, which a script imports by their names"):
+            rooms = {name.rpartition(".")[0] for name in studies.MODULES.values()}
+            self.assertContainsSubset(rooms, _declared("scripts"))
 
     def test_rooms_say_what_they_hold_and_export_it(self):
         for package in sorted(p for p in _packages() if p.startswith(_LIBRARY)):
