@@ -172,8 +172,8 @@ def _have_its_type(values: list[Any], schema: Schema) -> bool:
 
     A list of 300,000 words takes a second less than with a `check` of each.
     """
-    has_others = schema.keys() != {"type"} or not isinstance(schema["type"], str)
-    return not has_others and all(map(_TYPES[schema["type"]], values))
+    is_all = schema.keys() == {"type"} and isinstance(schema["type"], str)
+    return is_all and all(map(_TYPES[schema["type"]], values))
 
 
 def _check_fields(value: Any, schema: Schema, where: str, root: Any) -> None:

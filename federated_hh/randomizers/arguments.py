@@ -128,14 +128,11 @@ def check_memory(
     large = 2 * _SMALL_DOMAIN
     if domain_size <= large:
         return
-    needs = _needs_of_small_ones(make, epsilon, num_reports)
-    needed, power = max(
-        (
-            need * (domain_size / large) ** _growth(small_need, need),
-            _growth(small_need, need),
-        )
-        for small_need, need in needs
-    )
+    needed, power = 0.0, 0.0
+    for small_need, large_need in _needs_of_small_ones(make, epsilon, num_reports):
+        grows = _growth(small_need, large_need)
+        need = large_need * (domain_size / large) ** grows
+        needed, power = max((needed, power), (need, grows))
     memory.check_needed(
         int(needed),
         f"{getattr(make, '__name__', make)} for {domain_size:,} items (its memory "
@@ -159,7 +156,6 @@ def _needs_of_small_ones(
         make(epsilon, size).bytes_to_sum(num_reports)
         for size in (_SMALL_DOMAIN, 2 * _SMALL_DOMAIN)
     )
-    made = 1, 1
     for _ in range(_MOST_MEASUREMENTS):
         # What is cached for one epsilon would need nothing when it is made again.
         epsilon = math.nextafter(epsilon, 0.0)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,8 +98,18 @@ class RunTrieHHTest(parameterized.TestCase):
             message = "--runtime is 'in_process', but the run began with 'worker'"
             self.assertIn(message, refused.stderr)
 
+        moved = self.scratch / "moved"
+        shutil.copytree(killed, moved)
         again = _run("--resume", self.cache, f"--output_dir={killed}")
         self.assertEqual(again.returncode, 0, again.stderr)
+        with self.subTest("another engine goes on with it"):
+            ray = ["--engine=ray", "--num_workers=1", f"--output_dir={moved}"]
+            on_ray = _run("--resume", self.cache, *ray)
+            self.assertEqual(on_ray.returncode, 0, on_ray.stderr)
+            for name in (*_RESULTS, "privacy.json", "metrics.csv"):
+                self.assertEqual(
+                    (whole / name).read_bytes(), (moved / name).read_bytes()
+                )
         self.assertEqual(run_directories.differing(whole, killed), [])
 
         with self.subTest("a complete run is left alone"):

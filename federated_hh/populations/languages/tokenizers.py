@@ -132,8 +132,6 @@ def _of_words(options: words_lib.WordOptions) -> Tokenizer:
 
 def _stripped(token: str) -> tuple[str, ...]:
     """Returns a token without what is no letter, digit or mark at its ends."""
-    if token.isalnum():
-        return (token,)
     first, last = 0, len(token)
     while first < last and not _is_of_word(token[first]):
         first += 1

@@ -179,8 +179,6 @@ def upper(text: str, language: str) -> str:
 
 def folded(word: str, language: str = DEFAULT.language) -> str:
     """Returns a word as dictionaries compare it: spelled, and in lower case."""
-    if word.isascii() and language not in _CASED:
-        return word.lower()
     lowered = lower(language)(spelled(word))
     return lowered if lowered.isascii() else _undotted(lowered)
 
@@ -221,13 +219,16 @@ def cut(options: WordOptions = DEFAULT) -> Callable[[str], tuple[str, ...]]:
     lower, keeps_digits = options.case == "lower", options.digits == "keep"
     # Of letters alone the pattern finds one word; but "\u2139" is a sign too.
     finds_letters = segmented is None and options.signs != "keep"
-    is_normalized = unicodedata.is_normalized
 
     def words(token: str) -> tuple[str, ...]:
         if token.isascii():
             if token.isalpha() or (keeps_digits and token.isalnum()):
                 return (token,)
-        elif finds_letters and token.isalpha() and is_normalized("NFC", token):
+        elif (
+            finds_letters
+            and token.isalpha()
+            and unicodedata.is_normalized("NFC", token)
+        ):
             return (token,)
         else:
             token = spelled(_UNSEEN.sub("", token))

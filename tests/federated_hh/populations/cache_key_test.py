@@ -4,16 +4,15 @@ The fields come from the dataclass itself: a new one without an entry here fails
 """
 
 import dataclasses
-import functools
-import itertools
 import pathlib
 from unittest import mock
 
 from absl.testing import absltest, parameterized
 
 from federated_hh.populations import client_sentences, population, vocabulary
-from federated_hh.populations.languages import languages, sentence_tokenizers
+from federated_hh.populations.languages import sentence_tokenizers
 from federated_hh.populations.options import population_options
+from tests import short_word_lists
 
 # Another value for each field, beside those that `setUp` makes files for.
 _OTHER = {
@@ -83,19 +82,11 @@ _WORDS_ONLY = {
 _FIELDS = [field.name for field in dataclasses.fields(population.PopulationOptions)]
 
 
-def _first_words(frequencies, code):
-    return dict(itertools.islice(frequencies(code).items(), 3000))
-
-
 class CacheKeyTest(parameterized.TestCase):
     def setUp(self):
         super().setUp()
         # A population of the whole list takes seconds, of which there are many.
-        first = functools.partial(_first_words, languages.frequencies)
-        self.enter_context(mock.patch.object(languages, "frequencies", first))
-        for cached in (languages.words, languages.letters):
-            cached.cache_clear()
-            self.addCleanup(cached.cache_clear)
+        short_word_lists.use(self, 3000)
         # ICU need not be installed to be asked for.
         for name in ("util.find_spec", "metadata.version"):
             self.enter_context(mock.patch(f"importlib.{name}", return_value="1"))
